@@ -1,0 +1,59 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := deploy/constraints.txt
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Penstock needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml $(CONSTRAINTS)
+	$(BIN)/pip install --disable-pip-version-check -c $(CONSTRAINTS) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/pip install --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	@touch $@
+
+.PHONY: install
+install: $(VENV)/.installed ## Make .venv with .venv/bin/penstock.
+
+.PHONY: demo
+demo: install ## Run the whole loop on embedded Kafka and Redis.
+	$(BIN)/penstock demo $(ARGS)
+
+.PHONY: test
+test: $(VENV)/.installed-dev ## Run all tests.
+	$(BIN)/pytest $(ARGS)
+
+.PHONY: check
+check: $(VENV)/.installed-dev ## Format, lint, types and import contracts.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/.installed-dev ## Rewrite the code as `make check` wants it.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: lock
+lock: ## Write the versions of a fresh install to the constraints file.
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --disable-pip-version-check -e '.[dev]'
+	build/lock/bin/pip freeze --exclude-editable > $(CONSTRAINTS)
+	rm -rf build/lock
+
+.PHONY: clean
+clean: ## Remove what make made.
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

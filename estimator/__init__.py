@@ -1,0 +1,1 @@
+"""Future traffic in, number of workers out. Imports forecasting, nothing else of Penstock."""

@@ -1,0 +1,66 @@
+"""What a sizing rule may look at, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from estimator.capacity import Capacity
+from estimator.reason import Reason
+from forecasting.forecast import Forecast
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """The freshness promised: trained within `fresh_within_s` of arrival, but for `late_share_target`."""
+
+    fresh_within_s: float = 60.0
+    late_share_target: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What no rule may cross. `workers_max` already counts the partitions where leases are off."""
+
+    workers_min: int = 1
+    workers_max: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that a sizing rule may know at one tick."""
+
+    now_s: float
+    rate_per_s: float
+    """Samples arriving."""
+    lag: float
+    """Samples that arrived and are not trained."""
+    lag_s: float
+    """Age of the oldest of them."""
+    trained_per_s: float
+    """Samples being trained."""
+    requested: int
+    """Workers that the platform was asked for."""
+    ready: int
+    """Workers that train now."""
+    busy: float | None
+    """Mean busy fraction of the ready workers; None without telemetry."""
+    capacity: Capacity
+    slo: Slo
+    limits: Limits
+    lead_time_s: float
+    """From asking for a worker to its first trained batch."""
+    pause_s: float
+    """How long a resize stops training."""
+    forecast: Forecast | None = None
+    partition_lags: tuple[float, ...] = ()
+    """Lag by partition, for rules that look at partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """A rule's answer: how many workers, why, and the numbers that led there."""
+
+    workers: int
+    reason: Reason
+    numbers: Mapping[str, float] = field(default_factory=dict)

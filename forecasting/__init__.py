@@ -1,0 +1,1 @@
+"""Past traffic in, future traffic out. Imports nothing else of Penstock."""

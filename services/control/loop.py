@@ -1,0 +1,123 @@
+"""The control loop of one job, as the algorithm reads: observe, forecast, decide, record, act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import floor
+
+from services.control.decide import decide
+from services.control.errors import ControlError, Fenced
+from services.control.ports import (
+    Clock,
+    ForecastSource,
+    Leadership,
+    StateStore,
+    Telemetry,
+    TrafficMeter,
+    WorkerPool,
+)
+from services.control.types import ControlState, Decision, Observation, Policy, PoolState, TrafficReading
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything that a loop needs from the world."""
+
+    clock: Clock
+    leadership: Leadership
+    meter: TrafficMeter
+    forecasts: ForecastSource
+    pool: WorkerPool
+    telemetry: Telemetry
+    store: StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What one tick came to. A tick with an `error` held the pool as it was."""
+
+    job: str
+    at_s: float
+    seen: Observation | None = None
+    decision: Decision | None = None
+    error: ControlError | None = None
+    following: bool = False
+    """Another controller leads; nothing was done."""
+
+
+class JobLoop:
+    """Drives the ports of one job. Ticks never overlap: the next starts after this one has ended."""
+
+    def __init__(self, job: str, policy: Policy, ports: Ports, *, tell: Callable[[Tick], None]) -> None:
+        self.job = job
+        self.policy = policy
+        """Replaced by whoever changes the job's settings; read once a tick."""
+        self._ports = ports
+        self._tell = tell
+        self._state = ControlState()
+        self._state_of_fence: int | None = None
+
+    async def run(self, *, interval_s: float) -> None:
+        """Tick on a fixed grid, for ever. A tick that overruns skips grid points; it does not pile up."""
+        clock = self._ports.clock
+        while True:
+            await self.tick()
+            await clock.sleep_until((floor(clock.now_s() / interval_s) + 1) * interval_s)
+
+    async def tick(self) -> Tick:
+        """Once through the loop. An expected failure holds the pool and is told, not raised."""
+        fence = self._ports.leadership.token()
+        if fence is None:
+            self._state_of_fence = None
+            tick = Tick(self.job, self._ports.clock.now_s(), following=True)
+        else:
+            tick = await self._lead(fence)
+        self._tell(tick)
+        return tick
+
+    async def _lead(self, fence: int) -> Tick:
+        seen, decision = None, None
+        try:
+            await self._recall(fence)
+            seen = await self._observe(fence)
+            decision = decide(seen, self._state, self.policy)
+            await self._record(decision, fence)
+            await self._act(decision)
+        except ControlError as error:
+            if isinstance(error, Fenced):
+                self._state_of_fence = None
+            return Tick(self.job, self._ports.clock.now_s(), seen, decision, error)
+        return Tick(self.job, seen.at_s, seen, decision)
+
+    async def _recall(self, fence: int) -> None:
+        """On taking the lead, go on from what the last leader committed."""
+        if self._state_of_fence != fence:
+            self._state = await self._ports.store.load(self.job)
+            self._state_of_fence = fence
+
+    async def _observe(self, fence: int) -> Observation:
+        traffic: TrafficReading = await self._ports.meter.read()
+        pool: PoolState = await self._ports.pool.observe()
+        return Observation(
+            job=self.job,
+            at_s=self._ports.clock.now_s(),
+            traffic=traffic,
+            pool=pool,
+            reports=await self._ports.telemetry.reports(),
+            fence=fence,
+            forecast=self._ports.forecasts.forecast(self._ports.meter.history()),
+        )
+
+    async def _record(self, decision: Decision, fence: int) -> None:
+        """Before acting: a controller that dies in between finds out what it was about to do."""
+        await self._ports.store.commit(decision, fence=fence)
+        self._state = decision.state
+
+    async def _act(self, decision: Decision) -> None:
+        """The assignment is out with the record, so a shrinking pool drains before it is cut.
+
+        A growing pool is assigned by the tick that sees its new workers ready.
+        """
+        if decision.resize is not None:
+            await self._ports.pool.resize(decision.resize)

@@ -1,0 +1,214 @@
+"""The border of the tick: all that it may know, all that it may want, all that it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from estimator.capacity import Capacity
+from estimator.reason import Reason
+from estimator.rules import Rule
+from estimator.situation import Limits, Slo
+from forecasting.forecast import Forecast
+from shuffler.assignment import Assignment
+
+__all__ = [
+    "ControlState",
+    "Decision",
+    "Mode",
+    "Observation",
+    "Policy",
+    "PoolCapabilities",
+    "PoolResize",
+    "PoolState",
+    "Reason",
+    "Shuffle",
+    "TrafficReading",
+    "Worker",
+    "WorkerPhase",
+    "WorkerReport",
+]
+
+
+class Mode(StrEnum):
+    """Whether decisions are carried out."""
+
+    ACT = "act"
+    RECOMMEND = "recommend"
+
+
+class Shuffle(StrEnum):
+    """Who decides which worker trains what."""
+
+    LEASES = "leases"
+    """Penstock's ledger hands out offset ranges."""
+    OFF = "off"
+    """The trainer keeps its own consumer group; Penstock only sizes the pool."""
+
+
+class WorkerPhase(StrEnum):
+    """Where a worker is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    STANDBY = "standby"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One member of a pool, as the platform shows it."""
+
+    id: str
+    phase: WorkerPhase
+    started_at_s: float
+    gpu_type: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """What the platform was asked for and what is there."""
+
+    requested: int
+    workers: tuple[Worker, ...] = ()
+    failures: int = 0
+    """Workers that ended without being asked to, since the pool was opened."""
+    trouble: str = ""
+    """What keeps the pool from its size, in words for an operator; empty when all is well."""
+
+    def count(self, phase: WorkerPhase) -> int:
+        """How many workers are in `phase`."""
+        return sum(worker.phase is phase for worker in self.workers)
+
+    @property
+    def ready(self) -> int:
+        """Workers that train now."""
+        return self.count(WorkerPhase.READY)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolResize:
+    """A size to ask for. Absolute, so asking twice is asking once."""
+
+    workers: int
+    decision_id: str
+    fence: int
+    """Token of the controller that leads; a pool refuses any lower than it has seen."""
+    remove: tuple[str, ...] = ()
+    """Which workers should go when the pool shrinks, where the platform lets one choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCapabilities:
+    """What a kind of pool can do."""
+
+    hot_join: bool
+    """A worker that becomes ready trains without a restart of the others."""
+    scale_to_zero: bool
+    choose_victims: bool
+    workers_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficReading:
+    """Traffic and progress of one topic, measured at `at_s`.
+
+    The tuples are indexed by partition. `degraded` says what could not be
+    measured; then the numbers are the last good ones, `at_s` their time.
+    """
+
+    at_s: float
+    rate_per_s: float
+    trained_per_s: float
+    lag: int
+    lag_s: float
+    partition_rates: tuple[float, ...] = ()
+    partition_lags: tuple[int, ...] = ()
+    lost: int = 0
+    """Samples that Kafka deleted before they were trained, since the meter was opened."""
+    degraded: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """What a worker says of itself, over the window that ends at `at_s`."""
+
+    worker: str
+    at_s: float
+    trained: int
+    """Samples since the worker started."""
+    busy: float
+    """Fraction of the window spent on training."""
+    rate_per_busy_s: float
+    """Samples a second of busy time; 0 when nothing was trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the operator wants of one job."""
+
+    slo: Slo
+    limits: Limits
+    rule: Rule[Any]
+    capacity_prior: Capacity
+    lead_time_s: float
+    pause_s: float = 0.0
+    stale_after_s: float = 30.0
+    """A reading older than this holds the plan."""
+    mode: Mode = Mode.ACT
+    shuffle: Shuffle = Shuffle.LEASES
+    forecast_model: str = ""
+    """First model of the forecast chain; another one in its place is a fallback worth telling."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlState:
+    """What a job remembers from tick to tick, and across restarts."""
+
+    sequence: int = 0
+    """Decisions made; numbers the next one."""
+    planned: int | None = None
+    rule: str = ""
+    """Whose `memory` this is; another rule starts afresh."""
+    memory: object = None
+    capacity: Capacity | None = None
+    assignment: Assignment = field(default_factory=Assignment)
+    pool_failures: int = 0
+    """Failures of the pool already told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """All that a tick may know. If a decision needs it, it is here."""
+
+    job: str
+    at_s: float
+    traffic: TrafficReading
+    pool: PoolState
+    reports: tuple[WorkerReport, ...]
+    fence: int
+    forecast: Forecast | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """All that a tick may want. The loop carries it out; nothing else does."""
+
+    id: str
+    job: str
+    at_s: float
+    planned: int
+    requested: int
+    """What the platform had been asked for before this decision."""
+    ready: int
+    reason: Reason
+    notes: tuple[Reason, ...]
+    numbers: Mapping[str, float]
+    resize: PoolResize | None
+    assignment: Assignment | None
+    """Set when it changed."""
+    state: ControlState

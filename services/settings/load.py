@@ -1,0 +1,84 @@
+"""Read settings from a YAML file and the environment, with errors that a person can act on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import SettingsError as EnvironmentInvalid
+
+from services.settings.root import Settings
+
+
+class SettingsError(Exception):
+    """The settings cannot be used. The message names each field, its value and the rule it breaks."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error, not a silent last-one-wins."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} is given twice; remove one", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """The settings in force: environment over file over defaults.
+
+    Raises SettingsError, listing every mistake at once.
+    """
+    try:
+        return Settings(**({} if path is None else _read(path)))
+    except ValidationError as error:
+        source = "the environment" if path is None else f"{path} and the environment"
+        raise SettingsError(_explain(error, source)) from error
+    except EnvironmentInvalid as error:
+        raise SettingsError(f"environment: {error}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    try:
+        content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path}: is not valid YAML: {error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}: the top level must be a mapping of settings")
+    return content
+
+
+def _explain(error: ValidationError, source: str) -> str:
+    lines = [f"{error.error_count()} mistake(s) in {source}:"]
+    for mistake in error.errors(include_url=False):
+        field = ".".join(str(part) for part in mistake["loc"] if part != "[key]") or "settings"
+        rule = mistake["msg"].removeprefix("Value error, ")
+        if mistake["type"] == "extra_forbidden":
+            lines.append(f"  {field}: no such setting; check the spelling against docs/configuration.md")
+        elif mistake["type"] == "missing":
+            lines.append(f"  {field}: is required")
+        else:
+            lines.append(f"  {field}: {rule}{_given(mistake['input'], field)}")
+    return "\n".join(lines)
+
+
+def _given(value: object, field: str) -> str:
+    """The offending value, unless it is a whole group or may hold a secret."""
+    if isinstance(value, dict | list) or field.startswith(("redis.url", "kafka.options")):
+        return ""
+    return f" (given: {value!r})"

@@ -1,0 +1,139 @@
+"""Settings of the whole controller."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveFloat, StringConstraints, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from services.settings.group import SettingsGroup
+from services.settings.job import JOB_ID, JobSettings
+
+_SECRET_WORDS = ("password", "secret", "token", "key")
+
+
+class KafkaSettings(SettingsGroup):
+    """The Kafka cluster that carries the samples."""
+
+    bootstrap: str = "localhost:9092"
+    """Brokers to ask first, `HOST:PORT[,HOST:PORT...]`."""
+    options: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Passed on to librdkafka as they are: `security.protocol`, `sasl.mechanism`, ..."""
+    timeout_s: PositiveFloat = 5.0
+    """How long one request to the cluster may take."""
+
+    @field_validator("bootstrap")
+    @classmethod
+    def _host_and_port(cls, bootstrap: str) -> str:
+        for part in bootstrap.split(","):
+            _host, colon, port = part.strip().rpartition(":")
+            if not colon or not port.isdigit():
+                raise ValueError(f"{part!r} is not HOST:PORT")
+        return bootstrap
+
+    def client(self, **more: Any) -> dict[str, Any]:
+        """librdkafka's configuration for a client of ours."""
+        return {"bootstrap.servers": self.bootstrap, **self.options, **more}
+
+    def shown(self) -> dict[str, str]:
+        """The options without their secrets, for logs and `doctor`."""
+        return {
+            name: "***" if any(word in name for word in _SECRET_WORDS) else value
+            for name, value in self.options.items()
+        }
+
+
+class RedisSettings(SettingsGroup):
+    """Where jobs, leases and decisions outlive the controller."""
+
+    url: str = Field(default="redis://localhost:6379/0", repr=False)
+    """`redis://[[user]:password@]host:port/db`, or `rediss://` for TLS."""
+    timeout_s: PositiveFloat = 2.0
+    """How long one command may take."""
+    prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")] = "penstock"
+    """Every key starts with this; two controllers that share a prefix share their jobs."""
+
+    @field_validator("url")
+    @classmethod
+    def _scheme(cls, url: str) -> str:
+        if not url.startswith(("redis://", "rediss://", "unix://")):
+            # The address may carry a password: it is not repeated.
+            raise ValueError("must start with redis://, rediss:// or unix://")
+        return url
+
+
+class ApiSettings(SettingsGroup):
+    """REST, the web page and `/metrics`."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """The port to listen on; 0 takes a free one."""
+
+
+class ControllerSettings(SettingsGroup):
+    """The loop itself."""
+
+    tick_s: PositiveFloat = 5.0
+    """Seconds between two decisions of a job."""
+    stale_after_s: PositiveFloat = 60.0
+    """Traffic measured longer ago than this holds the plan."""
+    leader_ttl_s: PositiveFloat = 10.0
+    """Another controller takes over this long after the leader fell silent."""
+
+
+class LogSettings(SettingsGroup):
+    """How events are written."""
+
+    format: Literal["console", "json"] = "console"
+    """For people or for machines."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is written."""
+
+
+class Settings(BaseSettings):
+    """Everything `penstock serve` needs. Environment beats file beats default."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PENSTOCK_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
+
+    kafka: KafkaSettings = KafkaSettings()
+    redis: RedisSettings = RedisSettings()
+    api: ApiSettings = ApiSettings()
+    controller: ControllerSettings = ControllerSettings()
+    log: LogSettings = LogSettings()
+    jobs: dict[Annotated[str, StringConstraints(pattern=JOB_ID)], JobSettings] = Field(default_factory=dict)
+    """The jobs, by name: lower-case letters, digits and dashes."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The file's content arrives as init arguments; the environment beats it."""
+        del settings_cls, dotenv_settings, file_secret_settings
+        return env_settings, init_settings
+
+    @model_validator(mode="after")
+    def _one_job_per_group(self) -> Self:
+        taken: dict[tuple[str, str], str] = {}
+        for name, job in self.jobs.items():
+            position = (job.topic, job.group_of(name))
+            if position in taken:
+                raise ValueError(
+                    f"jobs {taken[position]!r} and {name!r} both train topic {job.topic!r} as group "
+                    f"{position[1]!r}; give each its own group"
+                )
+            taken[position] = name
+        return self

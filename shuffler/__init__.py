@@ -1,0 +1,1 @@
+"""Workers and partition loads in, who trains what out. Imports nothing else of Penstock."""

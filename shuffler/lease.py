@@ -1,0 +1,42 @@
+"""A lease: a range of one partition that one worker may train until it expires."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Offsets [start, end) of `partition`, for `worker` alone until `expires_at_s`.
+
+    `token` is never given twice within an `epoch`: a worker that lost this lease
+    and comes back cannot complete what was given to another.
+    """
+
+    partition: int
+    start: int
+    end: int
+    worker: str
+    token: int
+    epoch: int
+    expires_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a job stands. The mappings are keyed by partition."""
+
+    watermarks: Mapping[int, int]
+    """Everything below is trained."""
+    ends: Mapping[int, int]
+    """Everything below may be leased."""
+    trained: int
+    """Samples of completed leases: each offset counts once."""
+    late: int
+    """Those of them that were older than the SLO when their training ended."""
+    repeated: int
+    """Samples of leases that were lost and given out again: at most these were trained twice."""
+    lost: int
+    """Offsets that Kafka deleted before they were trained."""
+    epoch: int
