@@ -35,18 +35,19 @@ class Capacity:
         return self.rate_per_worker * workers / (1 + self.contention * (workers - 1))
 
     def workers_for(self, rate_per_s: float, *, workers_max: int) -> int:
-        """The fewest workers that carry `rate_per_s`; `workers_max` when none do.
+        """The fewest workers that carry `rate_per_s`; `workers_max + 1` when not even the most do.
 
+        One more than there may be tells whoever applies the limit that it binds.
         From C(n) >= r:  n >= r·(1 - contention) / (rate_per_worker - r·contention).
         """
         if rate_per_s <= 0:
             return 0
         headroom = self.rate_per_worker - rate_per_s * self.contention
         if headroom <= 0:  # beyond the curve's ceiling, rate_per_worker / contention
-            return workers_max
+            return workers_max + 1
         # The tiny slack keeps a demand of exactly C(n) at n in spite of rounding.
         wanted = math.ceil(rate_per_s * (1 - self.contention) / headroom - 1e-9)
-        return min(max(wanted, 1), workers_max)
+        return min(max(wanted, 1), workers_max + 1)
 
     def seen(self, rate_per_busy_s: float, *, workers: int, memory: int = 30) -> Capacity:
         """Learn from one window: `workers` workers each trained `rate_per_busy_s` in a busy second.

@@ -33,7 +33,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     capacity = _learned_capacity(seen, state, policy)
     limits = _limits(seen, policy)
     sizing, memory = _size(seen, state, policy, capacity, limits)
-    planned, bound = _bounded(sizing, limits)
+    planned, bound = _bounded(sizing, limits, policy)
     victims = _victims(seen.pool, planned)
     resize = _resize(seen, state, policy, planned, victims)
     assignment = _assignment(seen, state, policy, leaving=victims if resize else ())
@@ -120,11 +120,12 @@ def _limits(seen: Observation, policy: Policy) -> Limits:
     return Limits(min(policy.limits.workers_min, most), most)
 
 
-def _bounded(sizing: Sizing, limits: Limits) -> tuple[int, Reason | None]:
+def _bounded(sizing: Sizing, limits: Limits, policy: Policy) -> tuple[int, Reason | None]:
     if sizing.workers < limits.workers_min:
         return limits.workers_min, Reason.AT_MINIMUM
     if sizing.workers > limits.workers_max:
-        return limits.workers_max, Reason.AT_MAXIMUM
+        by_partitions = limits.workers_max < policy.limits.workers_max
+        return limits.workers_max, Reason.AT_PARTITIONS if by_partitions else Reason.AT_MAXIMUM
     return sizing.workers, None
 
 

@@ -44,6 +44,21 @@ class Tick:
     error: ControlError | None = None
     following: bool = False
     """Another controller leads; nothing was done."""
+    took_s: float = 0.0
+
+    @property
+    def trouble(self) -> str:
+        """Why decisions rest on less than they should, in words; empty when all is well."""
+        if self.error is not None:
+            return f"{type(self.error).__name__}: {self.error}"
+        if self.seen is None:
+            return ""
+        return self.seen.traffic.degraded or self.seen.pool.trouble
+
+    @property
+    def degraded(self) -> bool:
+        """Whether decisions rest on less than they should."""
+        return bool(self.trouble)
 
 
 class JobLoop:
@@ -67,17 +82,18 @@ class JobLoop:
 
     async def tick(self) -> Tick:
         """Once through the loop. An expected failure holds the pool and is told, not raised."""
+        started_at_s = self._ports.clock.now_s()
         fence = self._ports.leadership.token()
         if fence is None:
             self._state_of_fence = None
-            tick = Tick(self.job, self._ports.clock.now_s(), following=True)
+            tick = Tick(self.job, started_at_s, following=True)
         else:
-            tick = await self._lead(fence)
+            tick = await self._lead(fence, started_at_s)
         self._tell(tick)
         return tick
 
-    async def _lead(self, fence: int) -> Tick:
-        seen, decision = None, None
+    async def _lead(self, fence: int, started_at_s: float) -> Tick:
+        seen, decision, failure = None, None, None
         try:
             await self._recall(fence)
             seen = await self._observe(fence)
@@ -87,8 +103,9 @@ class JobLoop:
         except ControlError as error:
             if isinstance(error, Fenced):
                 self._state_of_fence = None
-            return Tick(self.job, self._ports.clock.now_s(), seen, decision, error)
-        return Tick(self.job, seen.at_s, seen, decision)
+            failure = error
+        took_s = self._ports.clock.now_s() - started_at_s
+        return Tick(self.job, started_at_s, seen, decision, failure, took_s=took_s)
 
     async def _recall(self, fence: int) -> None:
         """On taking the lead, go on from what the last leader committed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,9 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError as EnvironmentInvalid
 
 from services.settings.root import Settings
+
+_NOT_SETTINGS = ("PENSTOCK_READY_FILE", "PENSTOCK_OWNER_FD", "PENSTOCK_TRACES", "PENSTOCK_TEST_")
+"""Variables with our prefix that are no settings: told to workers by their pool, or for tests."""
 
 
 class SettingsError(Exception):
@@ -36,6 +41,7 @@ def load_settings(path: Path | None = None) -> Settings:
 
     Raises SettingsError, listing every mistake at once.
     """
+    _refuse_unknown(os.environ)
     try:
         return Settings(**({} if path is None else _read(path)))
     except ValidationError as error:
@@ -43,6 +49,16 @@ def load_settings(path: Path | None = None) -> Settings:
         raise SettingsError(_explain(error, source)) from error
     except EnvironmentInvalid as error:
         raise SettingsError(f"environment: {error}") from error
+
+
+def _refuse_unknown(names: Iterable[str]) -> None:
+    """A misspelt variable would otherwise be ignored, and the default used in its place."""
+    known = {f"PENSTOCK_{field.upper()}" for field in Settings.model_fields}
+    for name in sorted(names):
+        if not name.upper().startswith("PENSTOCK_") or name.upper().startswith(_NOT_SETTINGS):
+            continue
+        if name.upper().split("__")[0] not in known:
+            raise SettingsError(f"environment: {name}: no such setting; there are {', '.join(sorted(known))}")
 
 
 def _read(path: Path) -> dict[str, Any]:

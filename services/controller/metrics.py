@@ -1,0 +1,93 @@
+"""Every metric that the controller exports, in one place."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from services.control.loop import Tick
+from services.control.types import Decision, Observation, Reason, WorkerPhase
+
+_TICK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Metrics:
+    """Prometheus metrics of a controller. The registry is injected: several can live in one process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        job = ["job"]
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"penstock_{name}", text, [*job, *labels], registry=registry)
+
+        self.arrival_rate = gauge("arrival_samples_per_second", "Samples arriving on the topic.")
+        self.trained_rate = gauge("trained_samples_per_second", "Samples being trained.")
+        self.lag = gauge("lag_samples", "Samples that arrived and are not trained.")
+        self.lag_seconds = gauge("lag_seconds", "Age of the oldest untrained sample.")
+        self.slo_seconds = gauge("slo_fresh_within_seconds", "The freshness promised.")
+        self.reading_age = gauge("traffic_reading_age_seconds", "How old the traffic reading in use is.")
+        self.lost = gauge("lost_samples", "Samples that Kafka deleted before they were trained.")
+        self.forecast_peak = gauge(
+            "forecast_peak_samples_per_second", "Highest forecast rate within the horizon.", "quantile"
+        )
+        self.workers = gauge("workers", "Workers of the pool by phase.", "phase")
+        self.workers_planned = gauge("workers_planned", "Workers that the policy wants.")
+        self.workers_requested = gauge("workers_requested", "Workers that the platform was asked for.")
+        self.capacity = gauge("capacity_samples_per_second", "What the ready workers can train.")
+        self.degraded = gauge("degraded", "1 while decisions rest on less than they should.")
+        self.pool_failures = gauge("pool_failures", "Workers that ended without being asked to.")
+        self.leading = Gauge("penstock_leading", "1 while this controller leads.", registry=registry)
+        self.decisions = Counter(
+            "penstock_decisions_total", "Decisions by reason.", [*job, "reason"], registry=registry
+        )
+        self.resizes = Counter(
+            "penstock_resizes_total", "Resizes asked for.", [*job, "direction"], registry=registry
+        )
+        self.held = Counter(
+            "penstock_held_ticks_total",
+            "Ticks that held the pool because of an error.",
+            [*job, "error"],
+            registry=registry,
+        )
+        self.tick_seconds = Histogram(
+            "penstock_tick_seconds", "How long a tick took.", job, registry=registry, buckets=_TICK_BUCKETS_S
+        )
+
+    def ticked(self, tick: Tick, *, slo_s: float) -> None:
+        """Take over what a tick saw, decided or failed at."""
+        self.leading.set(0 if tick.following else 1)
+        if tick.following:
+            return
+        self.slo_seconds.labels(tick.job).set(slo_s)
+        self.tick_seconds.labels(tick.job).observe(tick.took_s)
+        if tick.seen is not None:
+            self._observed(tick.seen)
+        if tick.error is not None:
+            self.held.labels(tick.job, type(tick.error).__name__).inc()
+        elif tick.decision is not None:
+            self._decided(tick.decision)
+        self.degraded.labels(tick.job).set(1 if tick.degraded else 0)
+
+    def _observed(self, seen: Observation) -> None:
+        job, traffic = seen.job, seen.traffic
+        self.arrival_rate.labels(job).set(traffic.rate_per_s)
+        self.trained_rate.labels(job).set(traffic.trained_per_s)
+        self.lag.labels(job).set(traffic.lag)
+        self.lag_seconds.labels(job).set(traffic.lag_s)
+        self.reading_age.labels(job).set(seen.at_s - traffic.at_s)
+        self.lost.labels(job).set(traffic.lost)
+        self.workers_requested.labels(job).set(seen.pool.requested)
+        self.pool_failures.labels(job).set(seen.pool.failures)
+        for phase in WorkerPhase:
+            self.workers.labels(job, phase.value).set(seen.pool.count(phase))
+        if seen.forecast is not None:
+            for level in (0.5, 0.95):
+                peak = float(seen.forecast.path(level).max())
+                self.forecast_peak.labels(job, f"{level:g}").set(peak)
+
+    def _decided(self, decision: Decision) -> None:
+        self.decisions.labels(decision.job, Reason(decision.reason).value).inc()
+        self.workers_planned.labels(decision.job).set(decision.planned)
+        self.capacity.labels(decision.job).set(decision.numbers["capacity_ready_per_s"])
+        if decision.resize is not None:
+            direction = "up" if decision.planned > decision.requested else "down"
+            self.resizes.labels(decision.job, direction).inc()

@@ -1,0 +1,208 @@
+"""One tick: the right size, the right reason, in the right order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.control.decide import decide
+from services.control.types import ControlState, Mode, Reason, Shuffle, WorkerReport
+from tests.control.worlds import a_policy, a_pool, an_observation
+
+
+def test_the_pool_is_sized_for_the_traffic_that_is_coming() -> None:
+    decision = decide(an_observation(rate=100, coming=450), ControlState(planned=1), a_policy())
+
+    assert decision.planned == 5
+    assert decision.reason is Reason.FORECAST_RISE
+    assert decision.resize is not None
+    assert decision.resize.workers == 5
+
+
+def test_no_forecast_can_push_below_what_is_seen() -> None:
+    decision = decide(an_observation(rate=450, coming=100), ControlState(planned=1), a_policy())
+
+    assert decision.planned == 5
+    assert decision.reason is Reason.TRAFFIC_RISE
+
+
+def test_without_a_forecast_the_traffic_seen_decides_and_the_decision_says_so() -> None:
+    decision = decide(an_observation(rate=250), ControlState(planned=1), a_policy())
+
+    assert decision.planned == 3
+    assert Reason.NO_FORECAST in decision.notes
+
+
+def test_a_backlog_is_caught_up() -> None:
+    decision = decide(an_observation(rate=100, lag=12_000), ControlState(planned=1), a_policy())
+
+    assert decision.planned == 3  # 100/s + 12,000 samples within 60 s
+    assert decision.reason is Reason.CATCH_UP
+
+
+def test_a_fallback_forecast_is_noted() -> None:
+    seen = an_observation(coming=100)
+
+    assert Reason.FALLBACK_FORECAST in decide(seen, ControlState(), a_policy(forecast_model="best")).notes
+    assert Reason.FALLBACK_FORECAST not in decide(seen, ControlState(), a_policy(forecast_model="flat")).notes
+
+
+def test_stale_traffic_holds_the_plan() -> None:
+    seen = an_observation(rate=0, measured_at_s=900, pool=a_pool(4))
+
+    decision = decide(seen, ControlState(planned=4), a_policy())
+
+    assert decision.planned == 4
+    assert decision.reason is Reason.STALE_METER
+    assert decision.resize is None
+
+
+def test_shrinking_waits_until_it_has_been_right_for_a_while() -> None:
+    policy, state = a_policy(), ControlState(planned=5)
+    early = decide(an_observation(at_s=1000, rate=100, coming=100, pool=a_pool(5)), state, policy)
+    late = decide(an_observation(at_s=1060, rate=100, coming=100, pool=a_pool(5)), early.state, policy)
+
+    assert (early.planned, early.reason) == (5, Reason.SETTLING)
+    assert (late.planned, late.reason) == (1, Reason.FORECAST_FALL)
+
+
+def test_shrinking_takes_those_that_do_not_train_yet_then_the_youngest() -> None:
+    seen = an_observation(rate=200, pool=a_pool(5, ready=4))
+
+    decision = decide(seen, ControlState(planned=5), a_policy(options={"settle_s": 0, "utilisation": 1}))
+
+    assert decision.resize is not None
+    assert decision.resize.remove == ("w-4", "w-3", "w-2")
+
+
+def test_workers_that_leave_lose_their_partitions_in_the_same_decision() -> None:
+    seen = an_observation(rate=200, pool=a_pool(4))
+
+    decision = decide(seen, ControlState(planned=4), a_policy(options={"settle_s": 0, "utilisation": 1}))
+
+    assert decision.assignment is not None
+    assert decision.assignment.workers() == {"w-0", "w-1"}
+
+
+def test_only_ready_workers_are_assigned() -> None:
+    decision = decide(an_observation(rate=300, pool=a_pool(3, ready=2)), ControlState(), a_policy())
+
+    assert decision.assignment is not None
+    assert decision.assignment.workers() == {"w-0", "w-1"}
+
+
+def test_an_unchanged_assignment_is_not_sent_again() -> None:
+    first = decide(an_observation(pool=a_pool(1)), ControlState(), a_policy())
+    second = decide(an_observation(pool=a_pool(1)), first.state, a_policy())
+
+    assert first.assignment is not None
+    assert second.assignment is None
+
+
+def test_shadow_mode_plans_but_does_not_act() -> None:
+    decision = decide(an_observation(rate=450), ControlState(), a_policy(mode=Mode.RECOMMEND))
+
+    assert decision.planned == 5
+    assert decision.resize is None
+    assert Reason.RECOMMEND_ONLY in decision.notes
+
+
+def test_without_leases_partitions_bound_the_pool() -> None:
+    seen = an_observation(rate=900, partitions=4)
+
+    bound = decide(seen, ControlState(), a_policy(shuffle=Shuffle.OFF))
+
+    assert bound.planned == 4
+    assert Reason.AT_PARTITIONS in bound.notes
+    assert decide(seen, ControlState(), a_policy()).planned == 9
+
+
+def test_traffic_beyond_the_maximum_says_which_limit_binds() -> None:
+    decision = decide(an_observation(rate=5000), ControlState(planned=1), a_policy(workers_max=3))
+
+    assert decision.planned == 3
+    assert Reason.AT_MAXIMUM in decision.notes
+
+
+def test_lost_workers_are_told_once() -> None:
+    first = decide(an_observation(pool=a_pool(2, failures=1)), ControlState(), a_policy())
+    second = decide(an_observation(pool=a_pool(2, failures=1)), first.state, a_policy())
+
+    assert Reason.WORKERS_LOST in first.notes
+    assert Reason.WORKERS_LOST not in second.notes
+
+
+def test_the_speed_of_workers_is_learned_from_busy_time() -> None:
+    reports = (WorkerReport("w-0", at_s=1000, trained=10, busy=0.3, rate_per_busy_s=200.0),)
+
+    decision = decide(an_observation(rate=400, reports=reports), ControlState(), a_policy())
+
+    assert decision.planned == 2  # and not 4, as the prior of 100/s would have it
+
+
+@pytest.mark.parametrize("lie", [0.0, -5.0, float("nan"), float("inf")])
+def test_a_lying_speed_moves_nothing(lie: float) -> None:
+    reports = (WorkerReport("w-0", at_s=1000, trained=10, busy=0.9, rate_per_busy_s=lie),)
+
+    assert decide(an_observation(rate=400, reports=reports), ControlState(), a_policy()).planned == 4
+
+
+def test_another_rule_starts_with_a_memory_of_its_own() -> None:
+    state = decide(an_observation(), ControlState(), a_policy()).state
+
+    decision = decide(an_observation(), state, a_policy(rule="reactive"))
+
+    assert decision.state.rule == "reactive"
+
+
+def test_a_repeated_tick_asks_for_the_same_thing() -> None:
+    seen, state = an_observation(rate=450, coming=600), ControlState(sequence=41, planned=2)
+
+    first, again = (decide(seen, state, a_policy()) for _ in range(2))
+
+    assert first == again
+    assert first.id == "clicks-42"
+
+
+@given(
+    rate=st.floats(0, 1e7),
+    lag=st.integers(0, 10**9),
+    coming=st.none() | st.floats(0, 1e7),
+    requested=st.integers(0, 30),
+    workers_max=st.integers(1, 12),
+    data=st.data(),
+)
+def test_the_plan_stays_in_bounds_whatever_is_seen(
+    rate: float, lag: int, coming: float | None, requested: int, workers_max: int, data: st.DataObject
+) -> None:
+    policy = a_policy(workers_min=data.draw(st.integers(0, workers_max)), workers_max=workers_max)
+    ready = data.draw(st.integers(0, requested))
+    seen = an_observation(rate=rate, lag=lag, coming=coming, pool=a_pool(requested, ready=ready))
+
+    decision = decide(seen, ControlState(), policy)
+
+    assert policy.limits.workers_min <= decision.planned <= policy.limits.workers_max
+    if decision.resize is not None:
+        assert len(decision.resize.remove) == max(0, requested - decision.planned)
+
+
+@given(rate=st.floats(1, 1e5), more=st.floats(1, 1e5))
+def test_more_traffic_never_means_fewer_workers(rate: float, more: float) -> None:
+    policy = a_policy(workers_max=1000)
+    less = decide(an_observation(rate=rate, coming=rate), ControlState(), policy)
+    extra = decide(an_observation(rate=rate + more, coming=rate + more), ControlState(), policy)
+
+    assert extra.planned >= less.planned
+
+
+def test_a_state_is_carried_on_whole() -> None:
+    state = ControlState(sequence=3, planned=2)
+
+    after = decide(an_observation(), state, a_policy()).state
+
+    assert replace(after, sequence=4) == after
+    assert after.planned is not None
+    assert after.capacity is not None

@@ -1,0 +1,206 @@
+"""The loop: record before acting, hold on trouble, resume by itself, never act twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.control.errors import PoolUnavailable, Rejected, StateUnavailable, TrafficUnavailable
+from services.control.loop import JobLoop, Ports, Tick
+from tests.control.fakes import (
+    FakeClock,
+    FakeLeadership,
+    FakeMeter,
+    FakePool,
+    FakeStore,
+    NoForecasts,
+    NoTelemetry,
+)
+from tests.control.worlds import a_policy
+
+
+class World:
+    """One job on fakes. `controller()` starts another controller process on the same pool and store."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.meter = FakeMeter(self.clock)
+        self.pool = FakePool()
+        self.store = FakeStore()
+        self.told: list[Tick] = []
+
+    def controller(self, *, token: int | None = 1) -> JobLoop:
+        self.leadership = FakeLeadership(token)
+        ports = Ports(
+            clock=self.clock,
+            leadership=self.leadership,
+            meter=self.meter,
+            forecasts=NoForecasts(),
+            pool=self.pool,
+            telemetry=NoTelemetry(),
+            store=self.store,
+        )
+        return JobLoop("clicks", a_policy(), ports, tell=self.told.append)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_tick_resizes_the_pool_for_the_traffic(world: World) -> None:
+    world.meter.rate = 450
+
+    tick = await world.controller().tick()
+
+    assert tick.error is None
+    assert [request.workers for request in world.pool.asked] == [5]
+    assert world.pool.asked[0].decision_id == world.store.log[0].id
+
+
+async def test_nothing_is_asked_twice(world: World) -> None:
+    world.meter.rate = 450
+    loop = world.controller()
+
+    for _ in range(3):
+        await loop.tick()
+
+    assert len(world.pool.asked) == 1
+
+
+async def test_a_decision_is_recorded_before_it_is_carried_out(world: World) -> None:
+    world.meter.rate = 450
+    world.pool.failure = PoolUnavailable("no answer")
+
+    tick = await world.controller().tick()
+
+    assert isinstance(tick.error, PoolUnavailable)
+    assert world.store.log[0].planned == 5
+
+
+async def test_a_resize_that_failed_is_asked_for_again(world: World) -> None:
+    world.meter.rate = 450
+    world.pool.failure = PoolUnavailable("no answer")
+    loop = world.controller()
+    await loop.tick()
+
+    world.pool.failure = None
+    await loop.tick()
+
+    assert [request.workers for request in world.pool.asked] == [5]
+
+
+async def test_a_lost_response_does_not_resize_twice(world: World) -> None:
+    world.meter.rate = 450
+    world.pool.done_but_unheard = PoolUnavailable("timed out after it was done")
+    loop = world.controller()
+    await loop.tick()
+
+    world.pool.done_but_unheard = None
+    await loop.tick()
+
+    assert [request.workers for request in world.pool.asked] == [5]
+
+
+async def test_a_crashed_controller_resumes_without_a_second_resize(world: World) -> None:
+    world.meter.rate = 450
+    await world.controller(token=1).tick()
+
+    successor = world.controller(token=2)
+    await successor.tick()
+
+    assert [request.workers for request in world.pool.asked] == [5]
+    assert world.store.log[-1].id == "clicks-2"  # goes on counting where the first one stopped
+
+
+async def test_a_lost_store_holds_the_pool_and_the_loop_resumes_by_itself(world: World) -> None:
+    loop = world.controller()
+    await loop.tick()
+    world.meter.rate = 450
+    world.store.failure = StateUnavailable("redis is away")
+
+    held = await loop.tick()
+    asked_meanwhile = list(world.pool.asked)
+    world.store.failure = None
+    resumed = await loop.tick()
+
+    assert isinstance(held.error, StateUnavailable)
+    assert held.degraded
+    assert asked_meanwhile == []
+    assert resumed.error is None
+    assert [request.workers for request in world.pool.asked] == [5]
+
+
+async def test_unmeasurable_traffic_holds_the_pool(world: World) -> None:
+    world.meter.failure = TrafficUnavailable("no broker answers")
+
+    tick = await world.controller().tick()
+
+    assert isinstance(tick.error, TrafficUnavailable)
+    assert world.pool.asked == []
+
+
+async def test_a_refusal_is_told_and_does_not_stop_the_loop(world: World) -> None:
+    world.meter.rate = 450
+    world.pool.failure = Rejected("quota exceeded")
+    loop = world.controller()
+
+    first = await loop.tick()
+    world.pool.failure = None
+    second = await loop.tick()
+
+    assert isinstance(first.error, Rejected)
+    assert second.error is None
+
+
+async def test_a_follower_does_nothing(world: World) -> None:
+    tick = await world.controller(token=None).tick()
+
+    assert tick.following
+    assert world.store.log == []
+    assert world.pool.asked == []
+
+
+async def test_two_controllers_do_not_fight(world: World) -> None:
+    world.meter.rate = 450
+    old = world.controller(token=1)
+    old_leadership = world.leadership
+    await old.tick()
+    new = world.controller(token=2)
+    await new.tick()
+    world.meter.rate = 850
+
+    fenced = await old.tick()  # still believes that it leads
+    await new.tick()
+
+    assert fenced.error is not None
+    assert "another controller leads" in str(fenced.error)
+    assert [request.fence for request in world.pool.asked] == [1, 2]
+    assert old_leadership.token() == 1
+
+
+async def test_a_bug_in_a_port_is_not_swallowed(world: World) -> None:
+    world.meter.failure = RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        await world.controller().tick()
+
+
+class Enough(Exception):
+    """Ends an endless loop."""
+
+
+async def test_ticks_keep_to_the_grid_and_do_not_pile_up(world: World) -> None:
+    loop = world.controller()
+    slow_until = {1002.0: 1011.5}  # the second tick takes more than four intervals
+
+    def tell(tick: Tick) -> None:
+        world.told.append(tick)
+        world.clock.at_s = slow_until.get(tick.at_s, world.clock.at_s)
+        if len(world.told) == 4:
+            raise Enough
+
+    loop._tell = tell
+    with pytest.raises(Enough):
+        await loop.run(interval_s=2.0)
+
+    assert [tick.at_s for tick in world.told] == [1000.0, 1002.0, 1012.0, 1014.0]

@@ -1,0 +1,126 @@
+"""Settings come from YAML and the environment; mistakes are told all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.settings import Settings, SettingsError, load_settings
+from services.settings.reference import reference
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "penstock.yaml"
+
+
+def loaded(config: Path, text: str) -> Settings:
+    config.write_text(text, encoding="utf-8")
+    return load_settings(config)
+
+
+def refused(config: Path, text: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        loaded(config, text)
+    return str(caught.value)
+
+
+def test_a_minimal_job_gets_defaults(config: Path) -> None:
+    settings = loaded(config, "jobs: {clicks: {topic: clicks}}")
+
+    assert settings.jobs["clicks"].scaling.gpus_per_worker == 1.0
+    assert settings.jobs["clicks"].group_of("clicks") == "penstock-clicks"
+
+
+def test_an_empty_file_is_all_defaults(config: Path) -> None:
+    assert loaded(config, "").jobs == {}
+
+
+def test_the_environment_beats_the_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_JOBS__CLICKS__SCALING__WORKERS_MAX", "5")
+    monkeypatch.setenv("PENSTOCK_KAFKA__BOOTSTRAP", "kafka:1234")
+
+    settings = loaded(config, "jobs: {clicks: {topic: clicks, scaling: {workers_max: 3, workers_min: 2}}}")
+
+    assert settings.kafka.bootstrap == "kafka:1234"
+    assert settings.jobs["clicks"].scaling.workers_max == 5
+    assert settings.jobs["clicks"].scaling.workers_min == 2
+
+
+def test_a_misspelt_variable_is_refused(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_KAKFA__BOOTSTRAP", "kafka:1234")
+
+    assert "PENSTOCK_KAKFA__BOOTSTRAP: no such setting" in refused(config, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("jobs: {clicks: {topic: clicks, slo: {fresh_within: 3}}}", "jobs.clicks.slo.fresh_within: no such"),
+        ("kafak: {}", "kafak: no such setting"),
+        (
+            "jobs: {clicks: {topic: clicks, slo: {fresh_within_s: -3}}}",
+            "jobs.clicks.slo.fresh_within_s: Input should be greater than 0 (given: -3)",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, slo: {fresh_within_s: .nan}}}",
+            "jobs.clicks.slo.fresh_within_s: Input should be a finite number",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, scaling: {workers_min: 9, workers_max: 3}}}",
+            "workers_min (9) is above workers_max (3)",
+        ),
+        ("jobs: {clicks: {}}", "jobs.clicks.topic: is required"),
+        ("jobs: {Clicks!: {topic: clicks}}", "jobs.Clicks!"),
+        ("jobs:\n  clicks: {topic: a}\n  clicks: {topic: b}", "'clicks' is given twice"),
+        (
+            "jobs: {a: {topic: t, group: g}, b: {topic: t, group: g}}",
+            "jobs 'a' and 'b' both train topic 't' as group 'g'",
+        ),
+        ("jobs: {a: {topic: t, scaling: {rule: magic}}}", "no rule is called 'magic'"),
+        (
+            "jobs: {a: {topic: t, scaling: {rule_options: {utilization: 1}}}}",
+            "rule 'penstock' has no option utilization",
+        ),
+        ("kafka: {bootstrap: broker}", "kafka.bootstrap: 'broker' is not HOST:PORT"),
+        ("- a\n- b", "top level must be a mapping"),
+        ("jobs: {a: [", "is not valid YAML"),
+    ],
+)
+def test_a_mistake_names_the_field_and_the_rule(config: Path, text: str, told: str) -> None:
+    assert told in refused(config, text)
+
+
+def test_all_mistakes_are_told_at_once(config: Path) -> None:
+    told = refused(config, "api: {port: 99999}\njobs: {a: {topic: t, slo: {fresh_within_s: -1}}}")
+
+    assert "2 mistake(s)" in told
+    assert "api.port" in told
+    assert "jobs.a.slo.fresh_within_s" in told
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"nowhere\.yaml: cannot be read"):
+        load_settings(tmp_path / "nowhere.yaml")
+
+
+def test_secrets_are_not_repeated(config: Path) -> None:
+    told = refused(config, "redis: {url: 'http://:hunter2@host'}")
+    settings = loaded(
+        config, "kafka: {options: {sasl.password: hunter2}}\nredis: {url: 'redis://:hunter2@h'}"
+    )
+
+    assert "hunter2" not in told
+    assert "hunter2" not in repr(settings)
+    assert settings.kafka.shown() == {"sasl.password": "***"}
+
+
+def test_the_reference_is_current() -> None:
+    written = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+    assert written.read_text(encoding="utf-8") == reference(), "run `make docs`"
+
+
+def test_every_setting_is_explained() -> None:
+    assert "|  |\n" not in reference(), "a setting lacks the text below its field"
