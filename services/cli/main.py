@@ -1,0 +1,60 @@
+"""`penstock`: the entry point. Commands are imported when called, so that a worker starts fast."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+COMMANDS = ("demo", "serve", "worker", "traffic", "embedded", "doctor")
+"""Each is the function of that name in the module of that name."""
+
+
+class LazyGroup(TyperGroup):
+    """Knows every command by name; imports one when it is asked for."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """In the order a newcomer meets them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str):  # type: ignore[no-untyped-def]
+        """None for a name that is not a command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        function = getattr(import_module(f"services.cli.{cmd_name}"), cmd_name)
+        single.command(cmd_name)(function)
+        command = get_command(single)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def penstock(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Proactive autoscaler for online training on Kafka streams.
+
+    Start with `penstock demo`: the whole loop on this machine, no other software needed.
+    """
+
+
+if __name__ == "__main__":
+    app()

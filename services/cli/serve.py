@@ -1,0 +1,76 @@
+"""`penstock serve`: the controller against a given Kafka and Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+from prometheus_client import CollectorRegistry
+
+from services.api.app import create_app
+from services.api.server import AddressUnavailable, ApiServer, address, bind
+from services.controller.controller import Controller
+from services.controller.wiring import LiveWiring
+from services.logs import configure_logs
+from services.settings import Settings, SettingsError, load_settings
+
+log = structlog.get_logger()
+
+
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option(help="YAML file with the settings. PENSTOCK_ variables win over it."),
+    ] = None,
+) -> None:
+    """Run the controller: measure, forecast, decide and resize, for every job of the settings.
+
+    REST, metrics and health are served on the address of the `api` settings. Workers go on when
+    the controller stops; the next one to start takes them over. Stop it with Ctrl-C or SIGTERM.
+
+    All settings are described in docs/configuration.md. Check them, and what they point at, with
+    `penstock doctor --config FILE`.
+    """
+    try:
+        settings = load_settings(config)
+        listening = bind(settings.api)
+    except (SettingsError, AddressUnavailable) as error:
+        typer.echo(f"penstock serve: {error}", err=True)
+        raise typer.Exit(2) from error
+    configure_logs(settings.log)
+    if not settings.jobs:
+        log.warning("no_jobs", what_to_do="add one under `jobs` in the settings (docs/configuration.md)")
+    asyncio.run(_serve(settings, config, listening))
+
+
+async def _serve(settings: Settings, config: Path | None, listening: socket.socket) -> None:
+    registry = CollectorRegistry()
+    async with LiveWiring(settings, config=config) as wiring:
+        controller = Controller(settings, wiring, registry)
+        api = ApiServer(create_app(controller, registry))
+        running = {
+            asyncio.create_task(controller.run(), name="controller"),
+            asyncio.create_task(api.serve(sockets=[listening]), name="api"),
+            asyncio.create_task(_stop_asked_for(), name="stop"),
+        }
+        log.info("serving", address=address(listening), jobs=sorted(settings.jobs))
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        log.info("stopping", because=", ".join(task.get_name() for task in done))
+        for task in running - done:
+            task.cancel()
+        await asyncio.wait(running)
+        for task in done:
+            task.result()
+
+
+async def _stop_asked_for() -> None:
+    """Returns on SIGTERM or Ctrl-C."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()

@@ -1,0 +1,81 @@
+"""Who watches a demo: a person at a terminal, or a script that reads the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+from rich.console import Console
+from rich.live import Live
+
+from services.control.loop import Tick
+from services.demo.view import LiveView
+from services.logs import configure_logs
+from services.settings.root import LogSettings
+
+log = structlog.get_logger()
+
+
+class Audience(Protocol):
+    """Told of every tick, and of events in words."""
+
+    def watching(self, *, address: str, slo_s: float, directory: Path) -> AbstractContextManager[None]:
+        """From the moment the API listens on `address` until the run has ended."""
+        ...
+
+    def told(self, tick: Tick) -> None: ...
+
+    def say(self, event: str) -> None: ...
+
+
+class Headless:
+    """Logs to standard error."""
+
+    @contextmanager
+    def watching(self, *, address: str, slo_s: float, directory: Path) -> Iterator[None]:
+        """Logs where to look."""
+        del directory
+        configure_logs(LogSettings())
+        log.info("demo_started", api=f"{address}/docs", metrics=f"{address}/metrics", slo_s=slo_s)
+        yield
+
+    def told(self, tick: Tick) -> None:
+        """The journal logs what matters already."""
+
+    def say(self, event: str) -> None:
+        """As an event of the log."""
+        log.info("demo_went_on", what=event)
+
+
+class AtTerminal:
+    """Draws the live view; the log goes to a file in the run's directory meanwhile."""
+
+    def __init__(self, console: Console, *, title: str) -> None:
+        self._console = console
+        self._title = title
+        self._view: LiveView | None = None
+
+    @contextmanager
+    def watching(self, *, address: str, slo_s: float, directory: Path) -> Iterator[None]:
+        """Draws until the context ends."""
+        self._view = LiveView(slo_s=slo_s, address=f"{address}/docs", title=self._title)
+        with (directory / "controller.log").open("w", encoding="utf-8") as file:
+            configure_logs(LogSettings(), stream=file)
+            try:
+                with Live(self._view, console=self._console, refresh_per_second=4):
+                    yield
+            finally:
+                configure_logs(LogSettings())
+
+    def told(self, tick: Tick) -> None:
+        """Into the charts."""
+        if self._view is not None:
+            self._view.told(tick)
+
+    def say(self, event: str) -> None:
+        """Into the events."""
+        if self._view is not None:
+            self._view.say(event)

@@ -1,0 +1,97 @@
+"""What a demo run came to, for scripts and for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from services.demo.tally import Tally
+from shuffler.lease import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """The figures of one run. `auc` is None while the trainer does not learn."""
+
+    produced: int
+    trained: int
+    repeated: int
+    lost: int
+    late_share: float
+    accumulated_lag: float
+    downtime_s: float
+    gpu_hours: float
+    gpu_utilisation: float
+    resizes: int
+    grown: int
+    shrunk: int
+    workers_min: int
+    workers_max: int
+    workers_lost: int
+    worst_lag_s: float
+    auc: float | None
+    orphans: int
+    held_ticks: int
+    decisions: dict[str, int]
+    forecast_models: dict[str, int]
+    minutes: float
+    seed: int
+
+    @classmethod
+    def of(
+        cls, tally: Tally, progress: Progress, *, produced: int, orphans: int, minutes: float, seed: int
+    ) -> DemoReport:
+        """Figures from the ticks and from the ledger, which counts every sample once."""
+        return cls(
+            produced=produced,
+            trained=progress.trained,
+            repeated=progress.repeated,
+            lost=progress.lost,
+            late_share=progress.late / progress.trained if progress.trained else 0.0,
+            accumulated_lag=tally.accumulated_lag,
+            downtime_s=tally.downtime_s,
+            gpu_hours=tally.gpu_hours,
+            gpu_utilisation=tally.utilisation(progress.trained),
+            resizes=tally.resizes,
+            grown=tally.grown,
+            shrunk=tally.shrunk,
+            workers_min=tally.workers_min or 0,
+            workers_max=tally.workers_max,
+            workers_lost=tally.lost_workers,
+            worst_lag_s=tally.worst_lag_s,
+            auc=None,
+            orphans=orphans,
+            held_ticks=tally.held_ticks,
+            decisions=dict(sorted(tally.reasons.items())),
+            forecast_models=dict(sorted(tally.forecast_models.items())),
+            minutes=minutes,
+            seed=seed,
+        )
+
+    def write(self, path: Path) -> None:
+        """As one JSON object."""
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+
+    def table(self) -> Table:
+        """For people."""
+        table = Table(title="What the run came to", show_header=False, title_justify="left")
+        late = round(self.late_share * self.trained)
+        rows = {
+            "samples in": f"{self.produced:,}",
+            "samples trained": f"{self.trained:,}",
+            "trained twice at most": f"{self.repeated:,}",
+            "late": f"{late:,} ({self.late_share:.2%})",
+            "worst lag": f"{self.worst_lag_s:.1f} s",
+            "no training for": f"{self.downtime_s:.1f} s",
+            "GPU-hours": f"{self.gpu_hours:.3f}",
+            "GPU utilisation": f"{self.gpu_utilisation:.0%}",
+            "resizes": f"{self.resizes} ({self.grown} up, {self.shrunk} down)",
+            "workers": f"{self.workers_min} to {self.workers_max}, {self.workers_lost} lost and replaced",
+            "processes left behind": f"{self.orphans}",
+        }
+        for name, value in rows.items():
+            table.add_row(name, value)
+        return table

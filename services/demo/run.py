@@ -1,0 +1,180 @@
+"""Run the demo: servers, traffic, controller and workers come up, play, drain and go away again."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+import yaml
+from prometheus_client import CollectorRegistry
+
+from services.api.app import create_app
+from services.api.server import ApiServer, address, bind
+from services.clock import SystemClock
+from services.controller.controller import Controller
+from services.controller.wiring import LiveWiring
+from services.demo.audience import Audience
+from services.demo.children import Children
+from services.demo.report import DemoReport
+from services.demo.scenario import JOB, Scenario
+from services.demo.servers import DemoServers, demo_servers
+from services.demo.tally import Tally
+from services.demo.traffic_process import TrafficProcess
+from services.settings import Settings
+from services.stream.offsets import end_offsets
+from shuffler.lease import Progress
+
+log = structlog.get_logger()
+
+_DRAIN_WITHIN_S = 60.0
+
+
+def run_demo(scenario: Scenario, audience: Audience, *, kafka: str | None, redis: str | None) -> DemoReport:
+    """Play the scenario to its end, or to the first Ctrl-C, and say what it came to.
+
+    Raises ServerUnavailable when a server that was named cannot be used.
+    """
+    children = Children()
+    with demo_servers(kafka=kafka, redis=redis) as servers, _working_directory() as directory:
+        settings = scenario.settings(
+            kafka=servers.kafka,
+            redis=servers.redis,
+            prefix=servers.prefix,
+            topic=servers.topic,
+            run_dir=directory / "workers",
+        )
+        play = _Play(scenario, servers, directory, settings, audience=audience, children=children)
+        produced, progress, minutes = asyncio.run(play.run())
+    left = children.alive()
+    for orphan in left:
+        log.error("process_left_behind", pid=orphan.pid)
+    return DemoReport.of(
+        play.tally, progress, produced=produced, orphans=len(left), minutes=minutes, seed=scenario.seed
+    )
+
+
+@contextmanager
+def _working_directory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+class _Play:
+    """One run of the scenario on servers that are up."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        servers: DemoServers,
+        directory: Path,
+        settings: Settings,
+        *,
+        audience: Audience,
+        children: Children,
+    ) -> None:
+        self._scenario = scenario
+        self._servers = servers
+        self._directory = directory
+        self._settings = settings
+        self._audience = audience
+        self._children = children
+        self._traffic = TrafficProcess(
+            scenario, kafka=servers.kafka, topic=servers.topic, directory=directory
+        )
+        self.tally = Tally(
+            gpus_per_worker=settings.jobs[JOB].scaling.gpus_per_worker,
+            rate_per_worker=scenario.rate_per_worker,
+        )
+
+    async def run(self) -> tuple[int, Progress, float]:
+        """Samples produced, where the ledger stood at the end, and minutes played."""
+        registry = CollectorRegistry()
+        past = {JOB: self._scenario.history(until_s=SystemClock().now_s())}
+        wiring = LiveWiring(self._settings, config=self._write_config(), owned=True, past=past)
+        async with wiring:
+            controller = Controller(self._settings, wiring, registry)
+            controller.journal.listen(self.tally.told)
+            controller.journal.listen(self._audience.told)
+            listening = bind(self._settings.api)
+            slo_s = self._settings.jobs[JOB].slo.fresh_within_s
+            with self._audience.watching(address=address(listening), slo_s=slo_s, directory=self._directory):
+                api = ApiServer(create_app(controller, registry))
+                running = [
+                    asyncio.create_task(controller.run(), name="controller"),
+                    asyncio.create_task(api.serve(sockets=[listening]), name="api"),
+                ]
+                try:
+                    return await self._until_drained(wiring, running)
+                finally:
+                    api.should_exit = True
+                    running[0].cancel()
+                    self._traffic.stop()
+                    await asyncio.wait(running)
+                    self._children.look()
+
+    async def _until_drained(
+        self, wiring: LiveWiring, running: list[asyncio.Task[None]]
+    ) -> tuple[int, Progress, float]:
+        stop = _stop_on_signals()
+        self._traffic.start()
+        await self._watch(running, until=lambda: self._over(stop))
+        minutes = self._traffic.elapsed_s / 60.0
+        await asyncio.to_thread(self._traffic.stop)
+        self._audience.say("traffic has ended; training what is left")
+        client = self._settings.kafka.client()
+        ends = await asyncio.to_thread(end_offsets, client, self._servers.topic)
+        produced = sum(ends.values())
+        ledger = wiring.ledger(JOB)
+        deadline_s = self._traffic.elapsed_s + _DRAIN_WITHIN_S
+        progress = await asyncio.to_thread(ledger.progress)
+        while progress.trained + progress.lost < produced and self._traffic.elapsed_s < deadline_s:
+            await self._watch(running, until=_after(0.2))
+            progress = await asyncio.to_thread(ledger.progress)
+        return produced, progress, minutes
+
+    def _over(self, stop: asyncio.Event) -> bool:
+        return stop.is_set() or self._traffic.elapsed_s >= self._scenario.minutes * 60.0
+
+    async def _watch(self, running: list[asyncio.Task[None]], *, until: Callable[[], bool]) -> None:
+        """Wait, replacing what dies meanwhile and saying so. A controller or API that broke is raised."""
+        while not until():
+            for mended in (self._servers.mend, self._traffic.mend):
+                event = await asyncio.to_thread(mended)
+                if event is not None:
+                    log.warning("replaced", what=event)
+                    self._audience.say(event)
+            self._children.look()
+            done, _ = await asyncio.wait(running, timeout=0.2)
+            for task in done:
+                task.result()
+                raise RuntimeError(f"{task.get_name()} ended before the demo did")
+
+    def _write_config(self) -> Path:
+        """What the workers read; only this user may: a Redis URL can hold a password."""
+        path = self._directory / "penstock.yaml"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(self._settings.model_dump(mode="json")), encoding="utf-8")
+        return path
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + seconds
+    return lambda: loop.time() >= until_s

@@ -1,0 +1,105 @@
+"""What a demo plays: the traffic, the job that trains on it, and their scale in time."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forecasting.history import TrafficHistory
+from services.settings import Settings
+from services.traffic.shape import DAY_S, MONDAY_S, FlashCrowd, SyntheticTraffic, played
+
+JOB = "demo"
+START_S = MONDAY_S + 15 * 3600.0
+"""Monday at three in the afternoon: the evening's rise lies ahead."""
+CROWD_AFTER_S = 3600.0
+PARTITIONS = 16
+HISTORY_DAYS = 7.0
+
+_BATCH = 64
+_STEP_MS = 128.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A synthetic day at `speed_up` simulated seconds a wall second. Rates are per wall second."""
+
+    minutes: float = 10.0
+    speed_up: float = 144.0
+    mean_per_s: float = 1500.0
+    seed: int = 1
+    rule: str = "penstock"
+
+    @property
+    def shape(self) -> SyntheticTraffic:
+        """Days, weeks, noise and one flash crowd, an hour after the start."""
+        crowd = FlashCrowd(START_S + CROWD_AFTER_S, height=1.0, rise_s=900.0, fall_s=1500.0)
+        return SyntheticTraffic(mean_per_s=self.mean_per_s, seed=self.seed, crowds=(crowd,))
+
+    @property
+    def step_s(self) -> float:
+        """Five simulated minutes, in wall seconds."""
+        return 300.0 / self.speed_up
+
+    @property
+    def rate_per_worker(self) -> float:
+        """What the emulated device trains in a second."""
+        return _BATCH / (_STEP_MS / 1000.0)
+
+    def history(self, *, until_s: float) -> TrafficHistory:
+        """The week before the start, as if it had been played at the same speed until `until_s`."""
+        past = self.shape.history(until_s=START_S, step_s=300.0, days=HISTORY_DAYS)
+        return played(past, speed_up=self.speed_up, end_s=until_s)
+
+    def traffic_command(self, *, kafka: str, topic: str, report: Path, elapsed_s: float) -> list[str]:
+        """The generator's command line, `elapsed_s` wall seconds into the run: a killed one goes on there."""
+        now_s = START_S + elapsed_s * self.speed_up
+        crowds = [
+            f"--crowd={(crowd.start_s - now_s) / 3600.0}:{crowd.height}:{crowd.rise_s}:{crowd.fall_s}"
+            for crowd in self.shape.crowds
+        ]
+        return [
+            *(sys.executable, "-m", "services.cli.main", "traffic"),
+            *("--kafka", kafka, "--topic", topic, "--report", str(report)),
+            *("--rate", str(self.mean_per_s), "--speed-up", str(self.speed_up)),
+            *("--start", str(now_s), "--seed", str(self.seed), *crowds),
+        ]
+
+    def settings(self, *, kafka: str, redis: str, prefix: str, topic: str, run_dir: Path) -> Settings:
+        """Settings of a controller for this scenario: everything that is minutes in life is seconds here."""
+        return Settings.model_validate(
+            {
+                "kafka": {"bootstrap": kafka},
+                "redis": {"url": redis, "prefix": prefix},
+                "api": {"port": 0},
+                "controller": {"tick_s": 1.0, "stale_after_s": 10.0, "leader_ttl_s": 5.0},
+                "jobs": {JOB: self._job(topic, run_dir)},
+            }
+        )
+
+    def _job(self, topic: str, run_dir: Path) -> dict[str, Any]:
+        options = {"settle_s": 8.0, "catch_up_s": 5.0}
+        if self.rule == "penstock":
+            options |= {"look_ahead_s": 6.0}
+        return {
+            "topic": topic,
+            "slo": {"fresh_within_s": 10.0},
+            "scaling": {
+                "workers_min": 1,
+                "workers_max": 12,
+                "rate_per_worker": self.rate_per_worker,
+                "lead_time_s": 5.0,
+                "rule": self.rule,
+                "rule_options": options,
+            },
+            "forecast": {
+                "step_s": self.step_s,
+                "horizon_s": 12 * self.step_s,
+                "season_s": DAY_S / self.speed_up,
+            },
+            "shuffle": {"lease_s": 1.0, "lease_ttl_s": 5.0, "start": "earliest"},
+            "pool": {"run_dir": str(run_dir), "drain_s": 10.0, "backoff_max_s": 10.0},
+            "worker": {"batch": _BATCH, "step_ms": _STEP_MS, "startup_s": 2.0},
+        }

@@ -1,0 +1,77 @@
+"""The figures of a run, added up from its ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from services.control.loop import Tick
+from services.control.types import Observation, WorkerPhase
+
+
+@dataclass(slots=True)
+class Tally:
+    """Listens to the ticks of one job. Times between two ticks count as the later one saw them."""
+
+    gpus_per_worker: float
+    rate_per_worker: float
+    """What one worker can train in a second: the measure of utilisation."""
+    resizes: int = 0
+    grown: int = 0
+    shrunk: int = 0
+    held_ticks: int = 0
+    accumulated_lag: float = 0.0
+    """Sample-seconds: the lag added up over time."""
+    downtime_s: float = 0.0
+    worker_s: float = 0.0
+    worst_lag_s: float = 0.0
+    workers_min: int | None = None
+    workers_max: int = 0
+    lost_workers: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    forecast_models: dict[str, int] = field(default_factory=dict)
+    _last_at_s: float | None = None
+
+    def told(self, tick: Tick) -> None:
+        """Take in one tick."""
+        if tick.error is not None:
+            self.held_ticks += 1
+        if tick.seen is not None:
+            self._observed(tick.seen)
+        if tick.decision is None or tick.error is not None:
+            return
+        reason = tick.decision.reason.value
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if tick.decision.resize is not None:
+            self.resizes += 1
+            self.grown += tick.decision.planned > tick.decision.requested
+            self.shrunk += tick.decision.planned < tick.decision.requested
+
+    def _observed(self, seen: Observation) -> None:
+        step_s = 0.0 if self._last_at_s is None else max(0.0, seen.at_s - self._last_at_s)
+        self._last_at_s = seen.at_s
+        ready = seen.pool.ready
+        held = sum(worker.phase is not WorkerPhase.FAILED for worker in seen.pool.workers)
+        self.worker_s += held * step_s
+        self.accumulated_lag += seen.traffic.lag * step_s
+        self.lost_workers = max(self.lost_workers, seen.pool.failures)
+        if seen.forecast is not None:
+            model = seen.forecast.model
+            self.forecast_models[model] = self.forecast_models.get(model, 0) + 1
+        if ready:
+            self.workers_min = ready if self.workers_min is None else min(self.workers_min, ready)
+            self.workers_max = max(self.workers_max, ready)
+        if self.workers_min is None:
+            return  # before the first worker was ready there was nothing to interrupt
+        self.worst_lag_s = max(self.worst_lag_s, seen.traffic.lag_s)
+        if seen.traffic.lag > 0 and not any(report.busy > 0 for report in seen.reports):
+            self.downtime_s += step_s
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPUs held, whatever the workers were doing, in hours."""
+        return self.worker_s * self.gpus_per_worker / 3600.0
+
+    def utilisation(self, trained: int) -> float:
+        """Samples trained over what the workers held could have trained."""
+        possible = self.worker_s * self.rate_per_worker
+        return trained / possible if possible else 0.0

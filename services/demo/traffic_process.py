@@ -1,0 +1,72 @@
+"""The traffic generator as a process of the demo's: replaced when it dies, stopped before the drain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from services.demo.scenario import Scenario
+from services.embedded.guarded import GuardedProcess
+
+_STOP_WITHIN_S = 15.0
+
+
+class TrafficProcess:
+    """Plays the scenario from the moment of `start`. It never outlives this process.
+
+    Its guardian also removes the demo's working directory should this process be killed.
+    """
+
+    def __init__(self, scenario: Scenario, *, kafka: str, topic: str, directory: Path) -> None:
+        self._scenario = scenario
+        self._kafka = kafka
+        self._topic = topic
+        self._directory = directory
+        self._started_s = 0.0
+        self._process: GuardedProcess | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Wall seconds since the first start."""
+        return time.monotonic() - self._started_s
+
+    def start(self) -> None:
+        """Begin to play."""
+        self._started_s = time.monotonic()
+        self._process = self._begin()
+
+    def mend(self) -> str | None:
+        """Replace a generator that died, at the simulated time it would have reached."""
+        if self._process is None or self._process.alive:
+            return None
+        code = self._process.exit_code
+        self._process = self._begin()
+        return f"the traffic generator had died (exit code {code}); another one goes on"
+
+    def stop(self) -> None:
+        """Let it send what it holds, then end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+        with suppress(TimeoutError):
+            process.wait(within_s=_STOP_WITHIN_S)
+        process.let_go()  # one that would not end is killed by its guardian
+
+    def _begin(self) -> GuardedProcess:
+        process = GuardedProcess(
+            self._scenario.traffic_command(
+                kafka=self._kafka,
+                topic=self._topic,
+                report=self._directory / "traffic.json",
+                elapsed_s=self.elapsed_s,
+            ),
+            log=self._directory / "traffic.log",
+            remove=[self._directory],
+        )
+        process.start()
+        return process

@@ -1,0 +1,69 @@
+"""This machine: versions of what we stand on, and whether workers can be started here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from services.doctor.finding import Finding, Verdict
+from services.settings import JobSettings, Settings
+
+_PACKAGES = ("penstock", "confluent-kafka", "redis", "fastapi", "numpy", "scipy")
+_EXTRAS = {"torch": "forecast", "neuralforecast": "forecast", "kubernetes": "kubernetes", "ray": "ray"}
+
+
+def check_versions() -> Iterator[Finding]:
+    """Python and the packages; extras that are not there are no mistake."""
+    yield Finding("Python", Verdict.OK, sys.version.split()[0])
+    found = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    yield Finding("packages", Verdict.OK, found)
+    missing = sorted({extra for name, extra in _EXTRAS.items() if not _installed(name)})
+    if missing:
+        wanted = ", ".join(f"penstock[{extra}]" for extra in missing)
+        yield Finding("extras", Verdict.OK, f"not installed, and not needed unless used: {wanted}")
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def check_pools(settings: Settings) -> Iterator[Finding]:
+    """Whether the workers of each job can be started where they should."""
+    for name, job in settings.jobs.items():
+        if job.pool.kind == "process":
+            yield _command(name, job)
+            yield _run_dir(name, job)
+        else:
+            yield Finding(f"pool of {name}", Verdict.OK, "recommend: decisions are recorded, nothing starts")
+
+
+def _command(name: str, job: JobSettings) -> Finding:
+    what = f"workers of {name}"
+    if job.pool.command is None:
+        return Finding(what, Verdict.OK, "Penstock's own worker")
+    program = job.pool.command[0] if job.pool.command else ""
+    if shutil.which(program) is None:
+        remedy = f"install it, or correct jobs.{name}.pool.command"
+        return Finding(what, Verdict.WRONG, f"the program {program!r} is not found", remedy)
+    return Finding(what, Verdict.OK, f"{program} is found")
+
+
+def _run_dir(name: str, job: JobSettings) -> Finding:
+    what, directory = f"run_dir of {name}", job.pool.run_dir.absolute()
+    there = next(parent for parent in (directory, *directory.parents) if parent.exists())
+    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+        remedy = f"make it writable, or set jobs.{name}.pool.run_dir"
+        return Finding(what, Verdict.WRONG, f"{there} cannot be written to", remedy)
+    return Finding(what, Verdict.OK, _room(there))
+
+
+def _room(directory: Path) -> str:
+    return f"{directory} has {shutil.disk_usage(directory).free / 2**30:.1f} GiB free"

@@ -1,0 +1,102 @@
+"""The journal: the latest for the API, changes for the log, everything for the metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from services.control.decide import decide
+from services.control.errors import StateUnavailable
+from services.control.loop import Tick
+from services.control.types import ControlState
+from services.controller.journal import Journal
+from services.controller.metrics import Metrics
+from tests.control.worlds import a_policy, a_pool, an_observation
+
+
+def a_tick(*, rate: float = 100.0, requested: int = 1, failures: int = 0, at_s: float = 1000.0) -> Tick:
+    seen = an_observation(rate=rate, pool=a_pool(requested, failures=failures), coming=rate, at_s=at_s)
+    return Tick("clicks", at_s, seen, decide(seen, ControlState(planned=1), a_policy()), took_s=0.01)
+
+
+def a_held_tick(why: str = "redis is away") -> Tick:
+    return Tick("clicks", 1001.0, error=StateUnavailable(why))
+
+
+def a_journal() -> tuple[Journal, CollectorRegistry]:
+    registry = CollectorRegistry()
+    return Journal(Metrics(registry)), registry
+
+
+def logged(*ticks: Tick) -> list[str]:
+    journal, _ = a_journal()
+    with capture_logs() as events:
+        for tick in ticks:
+            journal.told(tick, slo_s=60.0)
+    return [event["event"] for event in events]
+
+
+def test_repeated_trouble_is_logged_when_it_begins_and_when_it_ends() -> None:
+    events = logged(a_tick(), a_held_tick(), a_held_tick(), a_held_tick(), a_tick())
+
+    assert events == ["job_degraded", "job_recovered"]
+
+
+def test_trouble_of_another_kind_is_logged_again() -> None:
+    assert logged(a_held_tick("one"), a_held_tick("two")) == ["job_degraded", "job_degraded"]
+
+
+def test_a_resize_is_logged_with_its_reason() -> None:
+    assert logged(a_tick(rate=450)) == ["pool_resized"]
+
+
+def test_a_lost_worker_is_logged() -> None:
+    assert "workers_lost" in logged(a_tick(failures=1))
+
+
+def test_losing_and_taking_the_lead_are_logged_once() -> None:
+    following = Tick("clicks", 1.0, following=True)
+
+    assert logged(a_tick(), following, following, a_tick()) == ["following", "leading"]
+
+
+def test_a_held_tick_does_not_make_the_last_decision_forgotten() -> None:
+    journal, _ = a_journal()
+    journal.told(a_tick(), slo_s=60.0)
+    journal.told(a_held_tick(), slo_s=60.0)
+
+    status = journal.status("clicks")
+
+    assert status is not None
+    assert status.tick.degraded
+    assert status.decision is not None
+    assert status.seen is not None
+
+
+def test_metrics_show_traffic_pool_and_decisions() -> None:
+    journal, registry = a_journal()
+    journal.told(a_tick(rate=450), slo_s=60.0)
+    journal.told(a_held_tick(), slo_s=60.0)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, {"job": "clicks", **labels})
+
+    assert value("penstock_arrival_samples_per_second") == 450
+    assert value("penstock_workers_planned") == 5
+    assert value("penstock_workers", phase="ready") == 1
+    assert value("penstock_slo_fresh_within_seconds") == 60
+    assert value("penstock_decisions_total", reason="forecast_rise") == 1
+    assert value("penstock_resizes_total", direction="up") == 1
+    assert value("penstock_held_ticks_total", error="StateUnavailable") == 1
+    assert value("penstock_degraded") == 1
+
+
+def test_listeners_hear_every_tick() -> None:
+    journal, _ = a_journal()
+    heard: list[Tick] = []
+    journal.listen(heard.append)
+
+    journal.told(a_tick(), slo_s=60.0)
+    journal.told(a_held_tick(), slo_s=60.0)
+
+    assert len(heard) == 2

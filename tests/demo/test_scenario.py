@@ -1,0 +1,60 @@
+"""The demo's scenario: valid settings, one series for past and future, a generator that can go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.demo.scenario import CROWD_AFTER_S, JOB, START_S, Scenario
+
+
+def test_the_settings_are_valid_and_in_wall_time() -> None:
+    settings = Scenario().settings(
+        kafka="localhost:1", redis="redis://localhost:1", prefix="demo", topic="clicks", run_dir=Path("run")
+    )
+
+    job = settings.jobs[JOB]
+    assert job.forecast.season_s == pytest.approx(600.0)
+    assert job.scaling.rate_per_worker == pytest.approx(500.0)
+
+
+@pytest.mark.parametrize("rule", ["penstock", "reactive"])
+def test_every_rule_gets_options_that_it_knows(rule: str) -> None:
+    settings = Scenario(rule=rule).settings(
+        kafka="localhost:1", redis="redis://localhost:1", prefix="demo", topic="clicks", run_dir=Path("run")
+    )
+
+    assert settings.jobs[JOB].scaling.rule == rule
+
+
+def test_the_past_is_the_same_series_as_the_traffic_to_come() -> None:
+    scenario = Scenario()
+
+    past = scenario.history(until_s=1_000_000.0)
+
+    assert past.end_s == pytest.approx(1_000_000.0)
+    middle_of_last_bin = START_S - 150.0
+    assert past.rates[-1] == pytest.approx(scenario.shape.rate_per_s(middle_of_last_bin))
+    assert past.step_s == pytest.approx(scenario.step_s)
+
+
+def test_a_restarted_generator_goes_on_where_the_killed_one_would_be(tmp_path: Path) -> None:
+    scenario = Scenario()
+
+    command = scenario.traffic_command(
+        kafka="k:1", topic="t", report=tmp_path / "r.json", elapsed_s=CROWD_AFTER_S / scenario.speed_up
+    )
+
+    assert float(command[command.index("--start") + 1]) == START_S + CROWD_AFTER_S
+    crowd = next(word for word in command if word.startswith("--crowd="))
+    assert float(crowd.removeprefix("--crowd=").split(":")[0]) == pytest.approx(0.0)
+
+
+def test_the_crowd_stands_out_and_the_pool_can_carry_the_day() -> None:
+    scenario = Scenario()
+    day = scenario.shape.rates(START_S + np.arange(0.0, 86_400.0, 60.0))
+
+    assert day.max() > 1.3 * np.median(day)
+    assert day.max() < 12 * scenario.rate_per_worker

@@ -1,0 +1,75 @@
+"""The doctor says what is wrong and how to mend it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from services.cli.main import app
+from tests.servers.kafka import KafkaUnderTest
+
+
+def findings(config: Path) -> tuple[int, dict[str, dict[str, Any]]]:
+    result = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+    return result.exit_code, {finding["what"]: finding for finding in json.loads(result.stdout)}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "penstock.yaml"
+
+
+def test_a_set_up_that_is_well(kafka: KafkaUnderTest, redis_url: str, config: Path, tmp_path: Path) -> None:
+    topic = kafka.new_topic(partitions=3)
+    config.write_text(
+        f"kafka: {{bootstrap: '{kafka.bootstrap}'}}\nredis: {{url: '{redis_url}'}}\n"
+        f"jobs: {{clicks: {{topic: {topic}, pool: {{run_dir: '{tmp_path}'}}}}}}\n"
+    )
+
+    code, found = findings(config)
+
+    assert code == 0, found
+    assert found["topic of clicks"]["detail"] == f"'{topic}' has 3 partition(s)"
+    assert found["clock"]["verdict"] == "ok"
+    assert found["Redis eviction"]["verdict"] == "ok"
+
+
+def test_a_missing_topic_and_a_missing_program(kafka: KafkaUnderTest, redis_url: str, config: Path) -> None:
+    config.write_text(
+        f"kafka: {{bootstrap: '{kafka.bootstrap}'}}\nredis: {{url: '{redis_url}'}}\n"
+        "jobs: {clicks: {topic: no-such-topic, pool: {command: [no-such-program]}}}\n"
+    )
+
+    code, found = findings(config)
+
+    assert code == 1
+    assert found["topic of clicks"]["remedy"] == "create it, or correct jobs.clicks.topic"
+    assert "no-such-program" in found["workers of clicks"]["detail"]
+
+
+def test_servers_that_do_not_answer(config: Path) -> None:
+    config.write_text(
+        "kafka: {bootstrap: '127.0.0.1:1', timeout_s: 0.5}\n"
+        "redis: {url: 'redis://:hunter2@127.0.0.1:1', timeout_s: 0.5}\n"
+    )
+
+    code, found = findings(config)
+
+    assert code == 1
+    assert "does not answer" in found["Kafka"]["detail"]
+    assert "PENSTOCK_REDIS__URL" in found["Redis"]["remedy"]
+    assert "hunter2" not in json.dumps(found)
+
+
+def test_settings_that_cannot_be_used_end_the_examination(config: Path) -> None:
+    config.write_text("jobs: {clicks: {topic: t, slo: {fresh_within_s: -1}}}")
+
+    code, found = findings(config)
+
+    assert code == 1
+    assert "jobs.clicks.slo.fresh_within_s" in found["settings"]["detail"]
+    assert "Kafka" not in found
