@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from estimator.rules import RULES
 from forecasting.history import TrafficHistory
 from services.settings import Settings
 from services.traffic.shape import DAY_S, MONDAY_S, FlashCrowd, SyntheticTraffic, played
@@ -80,9 +82,9 @@ class Scenario:
         )
 
     def _job(self, topic: str, run_dir: Path) -> dict[str, Any]:
-        options = {"settle_s": 8.0, "catch_up_s": 5.0}
-        if self.rule == "penstock":
-            options |= {"look_ahead_s": 6.0}
+        in_wall_time = {"settle_s": 8.0, "catch_up_s": 5.0, "look_ahead_s": 6.0}
+        known = inspect.signature(RULES[self.rule]).parameters
+        options = {name: value for name, value in in_wall_time.items() if name in known}
         return {
             "topic": topic,
             "slo": {"fresh_within_s": 10.0},

@@ -30,6 +30,7 @@ class Tally:
     reasons: dict[str, int] = field(default_factory=dict)
     forecast_models: dict[str, int] = field(default_factory=dict)
     _last_at_s: float | None = None
+    _has_trained: bool = False
 
     def told(self, tick: Tick) -> None:
         """Take in one tick."""
@@ -60,10 +61,11 @@ class Tally:
         if ready:
             self.workers_min = ready if self.workers_min is None else min(self.workers_min, ready)
             self.workers_max = max(self.workers_max, ready)
-        if self.workers_min is None:
-            return  # before the first worker was ready there was nothing to interrupt
         self.worst_lag_s = max(self.worst_lag_s, seen.traffic.lag_s)
-        if seen.traffic.lag > 0 and not any(report.busy > 0 for report in seen.reports):
+        training = any(report.busy > 0 for report in seen.reports)
+        self._has_trained |= training
+        # Before the first training there was nothing to interrupt.
+        if self._has_trained and not training and seen.traffic.lag > 0:
             self.downtime_s += step_s
 
     @property

@@ -152,7 +152,7 @@ class JobSettings(SettingsGroup):
             lead_time_s=scaling.lead_time_s,
             pause_s=scaling.pause_s,
             stale_after_s=stale_after_s,
-            mode=scaling.mode,
+            mode=Mode.RECOMMEND if self.pool.kind == "recommend" else scaling.mode,
             shuffle=self.shuffle.mode,
             forecast_model=self.forecast.model,
         )

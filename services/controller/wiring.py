@@ -1,0 +1,142 @@
+"""The adapters of a live controller: Kafka, Redis and worker pools behind the ports."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from forecasting.history import TrafficHistory
+from services.actuator.backoff import Backoff
+from services.actuator.process_pool import ProcessPool
+from services.actuator.recommend_pool import RecommendPool
+from services.clock import SystemClock
+from services.control.errors import StateUnavailable
+from services.control.loop import Ports
+from services.control.ports import WorkerPool
+from services.control.types import Shuffle
+from services.forecaster.light import LightForecasts
+from services.meter.kafka_meter import KafkaMeter
+from services.settings import JobSettings, Settings
+from services.store.connect import connect, connect_sync
+from services.store.keys import Keys
+from services.store.leader import RedisLeadership
+from services.store.redis_state import RedisState
+from services.store.reports import RedisReports
+from services.stream.errors import LedgerUnavailable
+from services.stream.redis_ledger import RedisLedger
+from shuffler.errors import NotOpened
+from shuffler.ledger import Terms
+
+
+class LiveWiring:
+    """Opens what a controller needs; everything is closed with the context.
+
+    `owned` binds the workers to this process. `past` is traffic from before the first reading.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        config: Path | None,
+        owned: bool = False,
+        past: Mapping[str, TrafficHistory] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._config = config
+        self._owned = owned
+        self._past = past or {}
+        self._clock = SystemClock()
+        self._keys = Keys(settings.redis.prefix)
+        self._redis = connect(settings.redis)
+        self._redis_sync = connect_sync(settings.redis)
+        self.store = RedisState(self._redis, self._keys)
+        self.leadership = RedisLeadership(self._redis, self._keys, ttl_s=settings.controller.leader_ttl_s)
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._open.enter_async_context(self.leadership)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+        await self._redis.aclose()
+        self._redis_sync.close()
+
+    def store_trouble(self) -> str:
+        """Why Redis cannot be used, as the leader's lock found out; empty when it can."""
+        return self.leadership.trouble
+
+    def ledger(self, name: str) -> RedisLedger:
+        """The ledger of one job, for asking after its progress. Calls block: use a thread."""
+        terms = Terms(ttl_s=self._settings.jobs[name].shuffle.lease_ttl_s)
+        return RedisLedger(self._redis_sync, self._keys, name, terms)
+
+    async def _watermarks(self, name: str) -> Mapping[int, int]:
+        """How far the job is trained; empty before its first worker has opened the ledger."""
+        try:
+            progress = await asyncio.to_thread(self.ledger(name).progress)
+        except NotOpened:
+            return {}
+        except LedgerUnavailable as error:
+            raise StateUnavailable(str(error)) from error
+        return progress.watermarks
+
+    @asynccontextmanager
+    async def open_job(self, name: str, job: JobSettings) -> AsyncIterator[Ports]:
+        """The ports of one job, closed with the context. Workers go on unless they are owned."""
+        async with AsyncExitStack() as stack:
+            meter = await stack.enter_async_context(self._meter(name, job))
+            pool = await stack.enter_async_context(self._pool(name, job))
+            yield Ports(
+                clock=self._clock,
+                leadership=self.leadership,
+                meter=meter,
+                forecasts=LightForecasts(job.forecast),
+                pool=pool,
+                telemetry=RedisReports(self._redis, self._keys, name),
+                store=self.store,
+            )
+
+    def _meter(self, name: str, job: JobSettings) -> KafkaMeter:
+        meter = KafkaMeter(
+            self._settings.kafka.client(),
+            topic=job.topic,
+            group=job.group_of(name),
+            clock=self._clock,
+            step_s=job.forecast.step_s,
+            progress=partial(self._watermarks, name) if job.shuffle.mode is Shuffle.LEASES else None,
+        )
+        past = self._past.get(name)
+        if past is not None:
+            meter.seed(past)
+        return meter
+
+    @asynccontextmanager
+    async def _pool(self, name: str, job: JobSettings) -> AsyncIterator[WorkerPool]:
+        if job.pool.kind == "recommend":
+            yield RecommendPool()
+            return
+        pool = ProcessPool(
+            name,
+            command=job.pool.command or self._own_worker(),
+            run_dir=job.pool.run_dir,
+            owned=self._owned,
+            drain_s=job.pool.drain_s,
+            backoff=Backoff(longest_s=job.pool.backoff_max_s),
+        )
+        async with pool:
+            yield pool
+
+    def _own_worker(self) -> list[str]:
+        command = [sys.executable, "-m", "services.cli.main", "worker"]
+        command += ["--job", "{job}", "--worker-id", "{worker}"]
+        return command if self._config is None else [*command, "--config", str(self._config.absolute())]

@@ -1,0 +1,181 @@
+"""The whole loop in seeded worlds whose ports fail at random and whose traffic exceeds any pool.
+
+A failure is reproduced by its seed alone.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from services.control.errors import (
+    ControlError,
+    Fenced,
+    PoolUnavailable,
+    Rejected,
+    StateUnavailable,
+    TrafficUnavailable,
+)
+from services.control.loop import JobLoop, Ports, Tick
+from services.control.types import PoolResize, PoolState, Reason
+from tests.control.fakes import (
+    FakeClock,
+    FakeLeadership,
+    FakeMeter,
+    FakePool,
+    FakeStore,
+    NoForecasts,
+    NoTelemetry,
+)
+from tests.control.worlds import a_policy, a_pool
+
+TICK_S = 5.0
+WORKERS_MIN, WORKERS_MAX = 1, 12
+
+
+class SlowPool(FakePool):
+    """Workers are ready a while after they were asked for, and die now and then."""
+
+    def __init__(self, clock: FakeClock, dice: random.Random) -> None:
+        super().__init__(requested=WORKERS_MIN)
+        self._clock = clock
+        self._dice = dice
+        self._ready_at_s: list[float] = [clock.at_s]
+        self._failures = 0
+
+    async def observe(self) -> PoolState:
+        if self._dice.random() < 0.03:
+            raise PoolUnavailable("no answer")
+        if self._dice.random() < 0.05 and self._ready_at_s:
+            self._ready_at_s.remove(self._dice.choice(self._ready_at_s))
+            self._failures += 1
+        self._replace_missing()
+        ready = sum(at_s <= self._clock.at_s for at_s in self._ready_at_s)
+        return a_pool(self.requested, ready=ready, failures=self._failures)
+
+    async def resize(self, request: PoolResize) -> None:
+        await super().resize(request)
+        self._ready_at_s = sorted(self._ready_at_s)[: request.workers]
+        self._replace_missing()
+
+    def _replace_missing(self) -> None:
+        while len(self._ready_at_s) < self.requested:
+            self._ready_at_s.append(self._clock.at_s + self._dice.choice([20.0, 60.0, 300.0]))
+
+
+class World:
+    """One job, its ports, and the dice that decide what fails next."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.clock = FakeClock()
+        self.meter = FakeMeter(self.clock)
+        self.pool = SlowPool(self.clock, self.dice)
+        self.store = FakeStore()
+        self.leadership = FakeLeadership(1)
+        self.ticks: list[Tick] = []
+        self.policy = a_policy(workers_min=WORKERS_MIN, workers_max=WORKERS_MAX)
+        self.loop = self._controller()
+
+    def _controller(self) -> JobLoop:
+        ports = Ports(
+            clock=self.clock,
+            leadership=self.leadership,
+            meter=self.meter,
+            forecasts=NoForecasts(),
+            pool=self.pool,
+            telemetry=NoTelemetry(),
+            store=self.store,
+        )
+        return JobLoop("clicks", self.policy, ports, tell=self.ticks.append)
+
+    async def step(self) -> None:
+        self._fail_somehow()
+        self._change_traffic()
+        await self.loop.tick()
+        self.clock.at_s += TICK_S
+
+    def heal(self) -> None:
+        self.meter.failure = self.store.failure = self.pool.failure = self.pool.done_but_unheard = None
+        self.leadership.leads_with = self.leadership.leads_with or max(1, self.store.newest_fence)
+
+    def _fail_somehow(self) -> None:
+        self.heal()
+        fault = self.dice.random()
+        if fault < 0.05:
+            self.meter.failure = TrafficUnavailable("no broker answers")
+        elif fault < 0.10:
+            self.store.failure = StateUnavailable("redis is away")
+        elif fault < 0.15:
+            self.pool.failure = self.dice.choice([PoolUnavailable("no answer"), Rejected("quota")])
+        elif fault < 0.20:
+            self.pool.done_but_unheard = PoolUnavailable("answer lost")
+        elif fault < 0.25:
+            self._crash()
+        elif fault < 0.28:
+            self.leadership.leads_with = None
+
+    def _crash(self) -> None:
+        """Another controller process takes over; the old one's memory is gone."""
+        self.leadership.leads_with = max(self.leadership.leads_with or 0, self.store.newest_fence) + 1
+        self.loop = self._controller()
+
+    def _change_traffic(self) -> None:
+        if self.dice.random() < 0.1:
+            self.meter.rate = self.dice.choice([0.0, 30.0, 150.0, 480.0, 900.0, 5_000.0, 1e6])
+
+
+@pytest.mark.parametrize("seed", range(200))
+async def test_the_pool_stays_in_bounds_and_nothing_is_done_unrecorded(seed: int) -> None:
+    world = World(seed)
+    for _ in range(240):
+        asked_before, recorded_before = len(world.pool.asked), len(world.store.log)
+        await world.step()
+        tick = world.ticks[-1]
+        asked = world.pool.asked[asked_before:]
+
+        assert WORKERS_MIN <= world.pool.requested <= WORKERS_MAX, f"{seed=}"
+        assert len(asked) <= 1, f"{seed=}"
+        for request in asked:
+            recorded = world.store.log[recorded_before:]
+            assert [decision.id for decision in recorded] == [request.decision_id], f"{seed=}"
+        if tick.following or isinstance(tick.error, StateUnavailable | TrafficUnavailable):
+            assert asked == [], f"{seed=}"
+        assert tick.error is None or isinstance(tick.error, ControlError), f"{seed=}"
+
+
+@pytest.mark.parametrize("seed", range(200))
+async def test_once_faults_end_the_pool_settles_at_the_size_for_the_traffic(seed: int) -> None:
+    world = World(seed)
+    for _ in range(60):
+        await world.step()
+    world.heal()
+    world.meter.rate = 450.0
+    for _ in range(40):
+        await world.loop.tick()
+        world.clock.at_s += TICK_S
+
+    assert world.pool.requested == 5, f"{seed=}, {world.ticks[-1]}"
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_a_deposed_controller_never_moves_the_pool(seed: int) -> None:
+    world = World(seed)
+    world.meter.rate = 450.0
+    await world.loop.tick()
+    deposed, old_leadership = world.loop, world.leadership
+    world.leadership = FakeLeadership(2)
+    world.loop = world._controller()
+    while not world.pool.asked or world.pool.asked[-1].fence != 2:
+        world.meter.rate = world.dice.choice([150.0, 900.0, 5_000.0])
+        world.clock.at_s += TICK_S
+        await world.loop.tick()
+    before = len(world.pool.asked)
+
+    old_leadership.leads_with = 1
+    tick = await deposed.tick()
+
+    assert len(world.pool.asked) == before, f"{seed=}"
+    assert tick.error is None or isinstance(tick.error, Fenced | PoolUnavailable), f"{seed=}"
+    assert tick.decision is None or tick.decision.reason is not Reason.COLD_START

@@ -1,0 +1,179 @@
+"""The demo, run as a user runs it: everything is trained, the pool follows, nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+PENSTOCK = (sys.executable, "-m", "services.cli.main")
+
+
+class RunningDemo:
+    """A demo in a process of its own, with a temporary directory that must be empty in the end."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.temporary = directory / "tmp"
+        self.temporary.mkdir()
+        self.report = directory / "report.json"
+        self._log = (directory / "demo.log").open("w+")
+        self._process = subprocess.Popen(
+            [*PENSTOCK, "demo", "--headless", "--report", str(self.report), *options],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(self.temporary)},
+        )
+        self.process = psutil.Process(self._process.pid)
+
+    def log(self) -> str:
+        self._log.flush()
+        return Path(self._log.name).read_text(encoding="utf-8")
+
+    def workers(self) -> list[psutil.Process]:
+        return [child for child in self._children() if "worker" in child.cmdline()[3:4]]
+
+    def kill_child(self, word: str) -> None:
+        """Kill the descendant whose program or command contains `word`; guardians do not count."""
+
+        def found() -> list[psutil.Process]:
+            lines = [(child, " ".join(child.cmdline())) for child in self._children()]
+            return [child for child, line in lines if word in line and "guardian" not in line]
+
+        eventually(found, what=f"a process of {word}")[0].kill()
+
+    def _children(self) -> list[psutil.Process]:
+        found = []
+        for child in self.process.children(recursive=True):
+            try:
+                child.cmdline()
+            except psutil.Error:
+                continue
+            found.append(child)
+        return found
+
+    def wait(self, within_s: float) -> int:
+        return self._process.wait(timeout=within_s)
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    def figures(self) -> dict[str, Any]:
+        figures: dict[str, Any] = json.loads(self.report.read_text(encoding="utf-8"))
+        return figures
+
+
+@contextmanager
+def demo(directory: Path, *options: str) -> Iterator[RunningDemo]:
+    running = RunningDemo(directory, *options)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def test_a_day_is_trained_whole_and_the_pool_follows_the_traffic(tmp_path: Path) -> None:
+    with demo(tmp_path, "--minutes", "2") as running:
+        code = running.wait(within_s=240)
+        log = running.log()
+
+    assert code == 0, log
+    figures = running.figures()
+    assert figures["produced"] > 50_000
+    assert figures["trained"] == figures["produced"]
+    assert figures["repeated"] == 0
+    assert figures["lost"] == 0
+    assert figures["workers_max"] > figures["workers_min"]
+    assert figures["grown"] >= 1, figures
+    assert figures["shrunk"] >= 1, figures
+    assert figures["orphans"] == 0
+    assert figures["late_share"] < 0.05
+    assert list(running.temporary.iterdir()) == []
+
+
+def test_whatever_is_killed_is_noticed_and_replaced(tmp_path: Path) -> None:
+    with demo(tmp_path, "--minutes", "0.75") as running:
+        victim = eventually(running.workers, within_s=60, what="a worker")[0]
+        eventually(lambda: "worker_ready" not in running.log() and running.workers(), what="workers")
+        victim.kill()
+        eventually(lambda: "workers_lost" in running.log(), within_s=30, what="the loss told")
+        running.kill_child("traffic")
+        eventually(lambda: "traffic generator had died" in running.log(), what="the generator replaced")
+        running.kill_child("valkey-server")
+        eventually(lambda: "Redis had died" in running.log(), what="Redis replaced")
+        code = running.wait(within_s=180)
+        log = running.log()
+
+    assert code == 0, log
+    figures = running.figures()
+    assert figures["trained"] == figures["produced"]
+    assert figures["workers_lost"] >= 1
+    assert figures["orphans"] == 0
+    assert list(running.temporary.iterdir()) == []
+
+
+def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
+    with demo(tmp_path, "--minutes", "10") as running:
+        eventually(running.workers, within_s=60, what="a worker")
+        running.process.send_signal(signal.SIGINT)
+        code = running.wait(within_s=120)
+
+        assert code == 0, running.log()
+        assert "What the run came to" in running.log()
+    assert running.figures()["trained"] == running.figures()["produced"]
+
+
+def test_a_killed_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    with demo(tmp_path, "--minutes", "10") as running:
+        eventually(running.workers, within_s=60, what="a worker")
+        everyone = running.process.children(recursive=True)
+        running.process.kill()
+
+        eventually(lambda: not [child for child in everyone if child.is_running()], what="no process left")
+        eventually(lambda: list(running.temporary.iterdir()) == [], what="no directory left")
+
+
+@pytest.mark.real_broker
+def test_the_demo_runs_on_servers_of_the_users_own(tmp_path: Path, kafka: Any, redis_url: str) -> None:
+    options = ("--minutes", "0.4", "--kafka", kafka.bootstrap, "--redis", redis_url)
+    with demo(tmp_path, *options) as running:
+        code = running.wait(within_s=180)
+        log = running.log()
+
+    assert code == 0, log
+    figures = running.figures()
+    assert figures["trained"] == figures["produced"] > 0
+    topics = kafka.admin().list_topics(timeout=10).topics
+    assert not [name for name in topics if name.startswith("penstock-demo")]
+
+
+def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    del tmp_path
+    result = subprocess.run(
+        [*PENSTOCK, "demo", "--headless", "--redis", "redis://:hunter2@127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "TMPDIR": tempfile.gettempdir()},
+    )
+
+    assert result.returncode == 1
+    assert "the Redis given does not answer" in result.stderr
+    assert "hunter2" not in result.stderr
