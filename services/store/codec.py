@@ -1,0 +1,138 @@
+"""State, decisions, assignments and reports as compact JSON, each in an envelope that tells its format.
+
+`{"v":1,"state":{...}}`. What cannot be read raises StateCorrupt, which names the key and what to do;
+it is never read as "nothing there". Infinities and NaN are written as strings: JSON has no other way.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any, TypeVar
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
+
+from estimator.rules import UnknownRule, rule_named
+from services.control.types import ControlState, Decision, WorkerReport
+from services.store.errors import StateCorrupt
+from shuffler.assignment import Assignment
+
+FORMAT = 1
+"""Raised when an older Penstock would misread what a newer one writes; docs/store.md has the rule."""
+
+_RESTORE = "restore it from a backup, or delete the key and let it be written afresh"
+_UPGRADE = "upgrade this Penstock, or delete the key and let it be written afresh"
+
+_STATE = TypeAdapter(ControlState)
+_DECISION = TypeAdapter(Decision)
+_ASSIGNMENT = TypeAdapter(Assignment)
+_REPORT = TypeAdapter(WorkerReport)
+
+Stored = TypeVar("Stored")
+
+log = structlog.get_logger(__name__)
+
+
+def encode_state(state: ControlState) -> bytes:
+    """The rule's memory goes along as it is; its rule knows how to read it."""
+    return _envelope("state", state)
+
+
+def decode_state(raw: bytes | str, *, key: str) -> ControlState:
+    """The state as it was, its memory in the type that its rule declares.
+
+    A rule that no longer exists, or whose memory has another shape by now, is no reason to forget
+    plan and capacity: then everything is kept but the memory, which starts afresh, and the log says so.
+    """
+    state = _decode(_STATE, raw, "state", key)
+    return replace(state, memory=_memory_of(state, key)) if state.rule else state
+
+
+def encode_decision(decision: Decision) -> bytes:
+    """Without its `state`: that is stored once, not with each decision."""
+    told = {field.name: getattr(decision, field.name) for field in fields(decision) if field.name != "state"}
+    return _envelope("decision", told)
+
+
+def decode_decision(raw: bytes | str, *, key: str) -> Decision:
+    """The decision with a default `ControlState()` in the place of its own."""
+    body = _opened(raw, "decision", key)
+    if isinstance(body, dict):
+        body = {**body, "state": {}}
+    return _validated(_DECISION, body, key)
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    return _envelope("assignment", assignment)
+
+
+def decode_assignment(raw: bytes | str, *, key: str) -> Assignment:
+    return _decode(_ASSIGNMENT, raw, "assignment", key)
+
+
+def encode_report(report: WorkerReport) -> bytes:
+    return _envelope("report", report)
+
+
+def decode_report(raw: bytes | str, *, key: str) -> WorkerReport:
+    """Numbers that are not finite are refused: they would poison every mean they enter."""
+    report = _decode(_REPORT, raw, "report", key)
+    for name in ("at_s", "busy", "rate_per_busy_s"):
+        if not math.isfinite(number := getattr(report, name)):
+            raise StateCorrupt(key, wrong=f"{name} is {number}", remedy="mend the worker that wrote it")
+    return report
+
+
+def _envelope(kind: str, body: object) -> bytes:
+    return to_json({"v": FORMAT, kind: body}, inf_nan_mode="strings")
+
+
+def _decode(adapter: TypeAdapter[Stored], raw: bytes | str, kind: str, key: str) -> Stored:
+    return _validated(adapter, _opened(raw, kind, key), key)
+
+
+def _opened(raw: bytes | str, kind: str, key: str) -> object:
+    try:
+        envelope = from_json(raw)
+    except ValueError as error:
+        raise StateCorrupt(key, wrong=f"is not JSON ({error})", remedy=_RESTORE) from error
+    version = envelope.get("v") if isinstance(envelope, dict) else None
+    if not isinstance(version, int) or kind not in envelope:
+        raise StateCorrupt(key, wrong=f"holds no {kind} of Penstock", remedy=_RESTORE)
+    if version != FORMAT:
+        wrong = f"has format {version}, and this Penstock reads format {FORMAT}"
+        raise StateCorrupt(key, wrong=wrong, remedy=_UPGRADE if version > FORMAT else _RESTORE)
+    return envelope[kind]
+
+
+def _validated(adapter: TypeAdapter[Stored], body: object, key: str) -> Stored:
+    try:
+        return adapter.validate_python(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "content"
+        raise StateCorrupt(key, wrong=f"{field}: {first['msg']}", remedy=_RESTORE) from error
+
+
+def _memory_of(state: ControlState, key: str) -> object:
+    """What JSON made of the memory, as its rule's own type again."""
+    try:
+        kind, adapter = _memory_kind(state.rule)
+    except UnknownRule:
+        log.warning("rule_memory_forgotten", key=key, rule=state.rule, why="no such rule any more")
+        return None
+    try:
+        return adapter.validate_python(state.memory)
+    except ValidationError as error:
+        log.warning("rule_memory_forgotten", key=key, rule=state.rule, why=str(error))
+        return kind()
+
+
+@cache
+def _memory_kind(rule: str) -> tuple[type[Any], TypeAdapter[Any]]:
+    """Building an adapter takes milliseconds; using it, microseconds."""
+    kind = rule_named(rule).memory
+    return kind, TypeAdapter(kind)

@@ -1,0 +1,60 @@
+"""The store in this process's memory: for the simulator, the demo's fast paths, and tests."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from services.control.errors import Fenced
+from services.control.types import ControlState, Decision
+from shuffler.assignment import Assignment
+
+DECISIONS_KEPT = 1000
+"""Decisions remembered for each job, in memory and in Redis alike."""
+
+
+@dataclass(slots=True)
+class _Job:
+    decisions: deque[Decision]
+    state: ControlState = field(default_factory=ControlState)
+    assignment: Assignment = field(default_factory=Assignment)
+    fence: int = 0
+
+
+class MemoryState:
+    """A StateStore that lives as long as its process. Commits copy nothing: everything is frozen."""
+
+    def __init__(self, *, decisions_kept: int = DECISIONS_KEPT) -> None:
+        self._decisions_kept = decisions_kept
+        self._jobs: dict[str, _Job] = {}
+
+    async def load(self, job: str) -> ControlState:
+        """The state last committed; a fresh one for a job never seen."""
+        known = self._jobs.get(job)
+        return ControlState() if known is None else known.state
+
+    async def commit(self, decision: Decision, *, fence: int) -> None:
+        """Keep the decision and its state. One with the id of the newest replaces it: see RedisState."""
+        known = self._jobs.get(decision.job)
+        if known is None:
+            known = self._jobs[decision.job] = _Job(deque(maxlen=self._decisions_kept))
+        if fence < known.fence:
+            raise Fenced(f"commit of decision {decision.id}", token=fence, newest=known.fence)
+        if known.decisions and known.decisions[-1].id == decision.id:
+            known.decisions.pop()
+        known.decisions.append(decision)
+        known.state, known.assignment, known.fence = decision.state, decision.state.assignment, fence
+
+    async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
+        """The latest decisions, newest first, each with a default state in the place of its own."""
+        known = self._jobs.get(job)
+        if known is None:
+            return ()
+        latest = islice(reversed(known.decisions), max(limit, 0))
+        return tuple(replace(decision, state=ControlState()) for decision in latest)
+
+    def assignment(self, job: str) -> Assignment:
+        """What the workers are told; nothing for a job never seen."""
+        known = self._jobs.get(job)
+        return Assignment() if known is None else known.assignment

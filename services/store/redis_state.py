@@ -1,0 +1,105 @@
+"""A job's memory in Redis."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import structlog
+from redis.asyncio import Redis
+
+from services.control.errors import Fenced
+from services.control.types import ControlState, Decision
+from services.store import codec
+from services.store.connect import asking
+from services.store.errors import StateCorrupt
+from services.store.keys import Keys
+from services.store.memory_state import DECISIONS_KEPT
+
+log = structlog.get_logger(__name__)
+
+# Redis runs a script alone, but does not undo what it did before an error. So everything that can fail
+# comes before the first change: the reads find keys of a wrong type, and a server that is full, read-only
+# or without a disk refuses the first write; after that one Redis lets the script finish.
+_COMMIT = """
+local state, fence, decisions, assignment = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local token, state_json, id, decision_json, kept, assignment_json = unpack(ARGV)
+
+local newest = redis.call('GET', fence)
+if newest and tonumber(token) < tonumber(newest) then return newest end
+
+local last = redis.call('XREVRANGE', decisions, '+', '-', 'COUNT', 1)[1]
+if last and last[2][2] == id then redis.call('XDEL', decisions, last[1]) end
+redis.call('XADD', decisions, 'MAXLEN', '=', kept, '*', 'id', id, 'decision', decision_json)
+redis.call('SET', state, state_json)
+redis.call('SET', assignment, assignment_json)
+redis.call('SET', fence, token)
+return false
+"""
+
+
+class RedisState:
+    """A StateStore for several controllers, of which the one with the newest token may commit.
+
+    A Redis that lost its data reads as one that never had any: jobs start afresh, and the next
+    commit writes all again, the assignment included.
+    """
+
+    def __init__(self, client: Redis, keys: Keys, *, decisions_kept: int = DECISIONS_KEPT) -> None:
+        self._client = client
+        self._keys = keys
+        self._decisions_kept = decisions_kept
+        self._commit = client.register_script(_COMMIT)
+
+    async def load(self, job: str) -> ControlState:
+        """The state last committed; a fresh one for a job never seen.
+
+        Raises StateUnavailable, or StateCorrupt when it was written by another kind of Penstock.
+        """
+        key = self._keys.state(job)
+        async with asking(self._client, f"GET {key}"):
+            raw = await self._client.get(key)
+        return ControlState() if raw is None else codec.decode_state(raw, key=key)
+
+    async def commit(self, decision: Decision, *, fence: int) -> None:
+        """Write decision, state and assignment in one step, or nothing at all.
+
+        A decision with the id of the newest one replaces it: the loop decides again under the same id
+        when it could not learn whether the first commit had arrived.
+        Raises Fenced, StateUnavailable.
+        """
+        keys, job = self._keys, decision.job
+        args = (
+            fence,
+            codec.encode_state(decision.state),
+            decision.id,
+            codec.encode_decision(decision),
+            self._decisions_kept,
+            codec.encode_assignment(decision.state.assignment),
+        )
+        async with asking(self._client, f"commit of decision {decision.id}"):
+            newest = await self._commit(
+                keys=[keys.state(job), keys.fence(job), keys.decisions(job), keys.assignment(job)], args=args
+            )
+        if newest is not None:
+            raise Fenced(f"commit of decision {decision.id}", token=fence, newest=int(newest))
+
+    async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
+        """The latest decisions, newest first, each with a default `ControlState()` as its state.
+
+        One that cannot be read is left out, and the log says so: it must not hide the others.
+        """
+        if limit < 1:  # the client refuses a count below one
+            return ()
+        key = self._keys.decisions(job)
+        async with asking(self._client, f"XREVRANGE {key}"):
+            # The client's types allow for the replies of other options too.
+            entries = cast(
+                list[tuple[bytes, dict[bytes, bytes]]], await self._client.xrevrange(key, count=limit)
+            )
+        found = []
+        for entry, content in entries:
+            try:
+                found.append(codec.decode_decision(content.get(b"decision", b""), key=key))
+            except StateCorrupt as error:
+                log.warning("decision_unreadable", entry=entry.decode(), why=str(error))
+        return tuple(found)

@@ -1,0 +1,174 @@
+"""What every StateStore promises, on each of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from redis.asyncio import Redis
+
+from services.control.errors import Fenced
+from services.control.ports import StateStore
+from services.control.types import ControlState
+from services.store import codec
+from services.store.keys import Keys
+from services.store.memory_state import MemoryState
+from services.store.redis_state import RedisState
+from shuffler.assignment import Assignment
+from tests.store.worlds import a_decision, told
+
+KEPT = 20
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A store, and how its workers learn their assignment."""
+
+    store: StateStore
+    assignment: Callable[[str], Awaitable[Assignment]]
+
+
+@pytest.fixture(params=["memory", "redis"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    if request.param == "memory":
+        memory = MemoryState(decisions_kept=KEPT)
+
+        async def held(job: str) -> Assignment:
+            return memory.assignment(job)
+
+        return Kind(memory, held)
+    redis: Redis = request.getfixturevalue("client")
+    keys = Keys("penstock")
+
+    async def published(job: str) -> Assignment:
+        raw = await redis.get(keys.assignment(job))
+        return Assignment() if raw is None else codec.decode_assignment(raw, key=keys.assignment(job))
+
+    return Kind(RedisState(redis, keys, decisions_kept=KEPT), published)
+
+
+@pytest.fixture
+def store(kind: Kind) -> StateStore:
+    return kind.store
+
+
+async def test_a_job_never_seen_has_a_fresh_state_and_no_decisions(store: StateStore) -> None:
+    assert await store.load("clicks") == ControlState()
+    assert await store.decisions("clicks") == ()
+
+
+async def test_the_state_last_committed_is_the_one_loaded(store: StateStore) -> None:
+    await store.commit(a_decision(1), fence=1)
+    await store.commit(a_decision(2), fence=1)
+
+    assert await store.load("clicks") == a_decision(2).state
+
+
+async def test_decisions_come_back_newest_first_without_their_states(store: StateStore) -> None:
+    for sequence in (1, 2, 3):
+        await store.commit(a_decision(sequence), fence=1)
+
+    assert await store.decisions("clicks") == tuple(told(a_decision(n)) for n in (3, 2, 1))
+
+
+@pytest.mark.parametrize(("limit", "ids"), [(2, ("clicks-3", "clicks-2")), (0, ()), (-1, ())])
+async def test_no_more_decisions_come_back_than_asked_for(
+    store: StateStore, limit: int, ids: tuple[str, ...]
+) -> None:
+    for sequence in (1, 2, 3):
+        await store.commit(a_decision(sequence), fence=1)
+
+    assert tuple(d.id for d in await store.decisions("clicks", limit=limit)) == ids
+
+
+async def test_only_the_latest_decisions_are_kept(store: StateStore) -> None:
+    for sequence in range(1, KEPT + 6):
+        await store.commit(a_decision(sequence), fence=1)
+
+    kept = await store.decisions("clicks", limit=1000)
+    assert [d.id for d in kept] == [f"clicks-{n}" for n in range(KEPT + 5, 5, -1)]
+
+
+async def test_a_decision_committed_again_replaces_its_first_record(store: StateStore) -> None:
+    """After a commit of unknown outcome the loop decides anew under the same id."""
+    for sequence in range(1, KEPT + 1):
+        await store.commit(a_decision(sequence), fence=1)
+    later = replace(a_decision(KEPT), at_s=9_999.0)
+
+    await store.commit(later, fence=1)
+
+    kept = await store.decisions("clicks", limit=1000)
+    assert kept[0] == told(later)
+    assert [d.id for d in kept] == [f"clicks-{n}" for n in range(KEPT, 0, -1)]
+
+
+async def test_workers_are_told_the_assignment(kind: Kind) -> None:
+    await kind.store.commit(a_decision(1, owner="w-7"), fence=1)
+
+    assert (await kind.assignment("clicks")).partitions_of("w-7") == (0, 1)
+
+
+async def test_a_decision_that_leaves_the_assignment_alone_leaves_it_published(kind: Kind) -> None:
+    await kind.store.commit(a_decision(1, owner="w-7"), fence=1)
+    await kind.store.commit(a_decision(2, owner="w-7", changed=False), fence=1)
+
+    assert (await kind.assignment("clicks")).partitions_of("w-7") == (0, 1)
+
+
+async def test_an_older_token_is_refused_and_changes_nothing(kind: Kind) -> None:
+    await kind.store.commit(a_decision(1, owner="w-new"), fence=8)
+
+    with pytest.raises(Fenced) as refused:
+        await kind.store.commit(a_decision(2, owner="w-old"), fence=7)
+
+    assert (refused.value.token, refused.value.newest) == (7, 8)
+    assert await kind.store.load("clicks") == a_decision(1, owner="w-new").state
+    assert await kind.store.decisions("clicks") == (told(a_decision(1, owner="w-new")),)
+    assert (await kind.assignment("clicks")).partitions_of("w-old") == ()
+
+
+async def test_a_token_of_todays_size_is_told_from_its_neighbours(store: StateStore) -> None:
+    now_ms = 1_790_000_000_001
+
+    await store.commit(a_decision(1), fence=now_ms)
+
+    with pytest.raises(Fenced):
+        await store.commit(a_decision(2), fence=now_ms - 1)
+    await store.commit(a_decision(2), fence=now_ms + 1)
+
+
+async def test_the_same_and_newer_tokens_may_commit(store: StateStore) -> None:
+    for sequence, fence in enumerate((5, 5, 6), start=1):
+        await store.commit(a_decision(sequence), fence=fence)
+
+    assert (await store.load("clicks")).sequence == 3
+
+
+async def test_a_refused_commit_does_not_lower_the_fence(store: StateStore) -> None:
+    await store.commit(a_decision(1), fence=8)
+    for fence in (7, 7):
+        with pytest.raises(Fenced):
+            await store.commit(a_decision(2), fence=fence)
+
+
+async def test_jobs_do_not_touch_each_other(store: StateStore) -> None:
+    await store.commit(a_decision(4, job="clicks"), fence=9)
+    await store.commit(a_decision(1, job="orders"), fence=2)
+
+    assert (await store.load("clicks")).sequence == 4
+    assert (await store.load("orders")).sequence == 1
+    assert [d.id for d in await store.decisions("orders")] == ["orders-1"]
+
+
+async def test_of_two_controllers_at_once_the_older_never_follows_the_newer(store: StateStore) -> None:
+    async def commit(sequence: int, fence: int) -> None:
+        try:
+            await store.commit(a_decision(sequence, fence=fence), fence=fence)
+        except Fenced:
+            assert fence == 1
+
+    await asyncio.gather(*(commit(n, fence=1 if n % 2 else 2) for n in range(1, KEPT + 1)))
+
+    fences = [d.numbers["fence"] for d in await store.decisions("clicks")]
+    assert fences == sorted(fences, reverse=True)
+    assert 2.0 in fences
