@@ -35,10 +35,6 @@ demo: install ## Run the whole loop on embedded Kafka and Redis.
 test: $(VENV)/.installed-dev ## Run all tests.
 	$(BIN)/pytest $(ARGS)
 
-.PHONY: test-containers
-test-containers: $(VENV)/.installed-dev ## Run the tests that use servers in containers; needs a Docker engine.
-	$(BIN)/pytest --kafka=container --redis=container -m 'not e2e' tests/meter tests/stream tests/store $(ARGS)
-
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.
 	$(BIN)/python -m services.settings.reference docs/configuration.md

@@ -31,6 +31,7 @@ from services.store.reports import RedisReports
 from services.stream.errors import LedgerUnavailable
 from services.stream.redis_ledger import RedisLedger
 from shuffler.errors import NotOpened
+from shuffler.lease import Progress
 from shuffler.ledger import Terms
 
 
@@ -75,20 +76,22 @@ class LiveWiring:
         """Why Redis cannot be used, as the leader's lock found out; empty when it can."""
         return self.leadership.trouble
 
-    def ledger(self, name: str) -> RedisLedger:
-        """The ledger of one job, for asking after its progress. Calls block: use a thread."""
-        terms = Terms(ttl_s=self._settings.jobs[name].shuffle.lease_ttl_s)
-        return RedisLedger(self._redis_sync, self._keys, name, terms)
+    async def progress(self, name: str) -> Progress:
+        """Where the job's ledger stands; nowhere before its first worker has opened it.
 
-    async def _watermarks(self, name: str) -> Mapping[int, int]:
-        """How far the job is trained; empty before its first worker has opened the ledger."""
+        Raises StateUnavailable.
+        """
+        terms = Terms(ttl_s=self._settings.jobs[name].shuffle.lease_ttl_s)
+        ledger = RedisLedger(self._redis_sync, self._keys, name, terms)
         try:
-            progress = await asyncio.to_thread(self.ledger(name).progress)
+            return await asyncio.to_thread(ledger.progress)
         except NotOpened:
-            return {}
+            return Progress({}, {}, trained=0, late=0, repeated=0, lost=0, epoch=0)
         except LedgerUnavailable as error:
             raise StateUnavailable(str(error)) from error
-        return progress.watermarks
+
+    async def _watermarks(self, name: str) -> Mapping[int, int]:
+        return (await self.progress(name)).watermarks
 
     @asynccontextmanager
     async def open_job(self, name: str, job: JobSettings) -> AsyncIterator[Ports]:
@@ -113,6 +116,9 @@ class LiveWiring:
             group=job.group_of(name),
             clock=self._clock,
             step_s=job.forecast.step_s,
+            window_s=job.meter.window_s,
+            timeout_s=self._settings.kafka.timeout_s,
+            uncommitted="latest" if job.shuffle.start == "latest" else "earliest",
             progress=partial(self._watermarks, name) if job.shuffle.mode is Shuffle.LEASES else None,
         )
         past = self._past.get(name)

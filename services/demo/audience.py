@@ -34,11 +34,13 @@ class Audience(Protocol):
 class Headless:
     """Logs to standard error."""
 
+    def __init__(self) -> None:
+        configure_logs(LogSettings())
+
     @contextmanager
     def watching(self, *, address: str, slo_s: float, directory: Path) -> Iterator[None]:
         """Logs where to look."""
         del directory
-        configure_logs(LogSettings())
         log.info("demo_started", api=f"{address}/docs", metrics=f"{address}/metrics", slo_s=slo_s)
         yield
 

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from services.api.app import create_app
 from services.api.server import ApiServer, address, bind
 from services.clock import SystemClock
+from services.control.errors import StateUnavailable
 from services.controller.controller import Controller
 from services.controller.wiring import LiveWiring
 from services.demo.audience import Audience
@@ -131,13 +132,23 @@ class _Play:
         await asyncio.to_thread(self._traffic.stop)
         self._audience.say("traffic has ended; training what is left")
         produced = await asyncio.to_thread(self._count_produced)
-        ledger = wiring.ledger(JOB)
-        deadline_s = self._traffic.elapsed_s + _DRAIN_WITHIN_S
-        progress = await asyncio.to_thread(ledger.progress)
-        while progress.trained + progress.lost < produced and self._traffic.elapsed_s < deadline_s:
+        return produced, await self._drained(wiring, running, produced), minutes
+
+    async def _drained(
+        self, wiring: LiveWiring, running: list[asyncio.Task[None]], produced: int
+    ) -> Progress:
+        """The ledger once everything is trained, or when that has taken too long."""
+        out_of_time = _after(_DRAIN_WITHIN_S)
+        while True:
+            try:
+                progress = await wiring.progress(JOB)
+            except StateUnavailable:
+                if out_of_time():
+                    raise  # until then Redis is being replaced
+            else:
+                if progress.trained + progress.lost >= produced or out_of_time():
+                    return progress
             await self._watch(running, until=_after(0.2))
-            progress = await asyncio.to_thread(ledger.progress)
-        return produced, progress, minutes
 
     def _count_produced(self) -> int:
         """By Kafka's own count: the topic is ours alone, and began empty."""

@@ -96,6 +96,7 @@ class Scenario:
                 "rule": self.rule,
                 "rule_options": options,
             },
+            "meter": {"window_s": 3.0},
             "forecast": {
                 "step_s": self.step_s,
                 "horizon_s": 12 * self.step_s,

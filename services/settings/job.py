@@ -62,6 +62,13 @@ class ScalingSettings(SettingsGroup):
         return self
 
 
+class MeterSettings(SettingsGroup):
+    """How traffic is measured."""
+
+    window_s: PositiveFloat = 10.0
+    """The rate in force is the mean over this long: shorter follows faster, longer is calmer."""
+
+
 class ForecastSettings(SettingsGroup):
     """How far and how finely traffic is forecast."""
 
@@ -125,6 +132,7 @@ class JobSettings(SettingsGroup):
     """The consumer group that shows the progress; `penstock-<job>` when not given."""
     slo: SloSettings = SloSettings()
     scaling: ScalingSettings = ScalingSettings()
+    meter: MeterSettings = MeterSettings()
     forecast: ForecastSettings = ForecastSettings()
     shuffle: ShuffleSettings = ShuffleSettings()
     pool: PoolSettings = PoolSettings()

@@ -1,0 +1,145 @@
+"""The servers that the tests share. They are started when first asked for, once for the whole run.
+
+| fixture        | what a test gets                                                              |
+|----------------|-------------------------------------------------------------------------------|
+| `kafka`        | a Kafka: `.bootstrap`, `.create_topic`, `.new_topic`, `.admin()`, `.kind`      |
+| `every_kafka`  | the same, the test running once on each kind: embedded, Apache, container      |
+| `topic`        | makes topics of its own on `kafka`: `topic(partitions=4)` gives the name       |
+| `group`        | the name of a consumer group that nobody else uses                            |
+| `redis`        | a Redis: `.url`, `.kind`                                                      |
+| `redis_url`    | a database of its own on it, empty before and after                           |
+| `redis_prefix` | a key prefix that nobody else uses                                            |
+
+Nothing heavy is imported up here: collecting the doctests of the packages must stay quick.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.servers.kafka import (
+    KINDS,
+    KafkaChoice,
+    Kafkas,
+    KafkaUnderTest,
+    Kind,
+    TopicFactory,
+    choose_kafka,
+    lacking,
+    unique_name,
+)
+from tests.servers.redis import RedisChoice, RedisUnderTest, choose_redis, start_redis
+
+pytest_plugins = ("pytester", "tests.servers.skips")
+
+_KAFKA = pytest.StashKey[KafkaChoice]()
+_REDIS = pytest.StashKey[RedisChoice]()
+_databases = itertools.cycle(range(16))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("penstock", "the servers that the tests use")
+    group.addoption("--kafka", metavar="KIND", help="embedded, apache, container or HOST:PORT")
+    group.addoption("--redis", metavar="KIND", help="embedded, container or a URL")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        config.stash[_KAFKA] = choose_kafka(config.getoption("--kafka"))
+        config.stash[_REDIS] = choose_redis(config.getoption("--redis"))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [f"kafka: {config.stash[_KAFKA]}", f"redis: {config.stash[_REDIS]}"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs a real broker when the Kafka in use is not one."""
+    if config.stash[_KAFKA].kind != "embedded":
+        return
+    reason = f"needs a real Kafka broker: {lacking('apache') or 'run without --kafka=embedded'}"
+    for item in items:
+        if item.get_closest_marker("real_broker") is not None and "every_kafka" not in _fixtures_of(item):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "every_kafka" in metafunc.fixturenames:
+        real_only = metafunc.definition.get_closest_marker("real_broker") is not None
+        kinds = [kind for kind in KINDS if not (real_only and kind == "embedded")]
+        metafunc.parametrize("every_kafka", kinds, indirect=True)
+
+
+def _fixtures_of(item: pytest.Item) -> tuple[str, ...]:
+    """The fixtures of a test, those of its fixtures included; none for a doctest without any."""
+    return tuple(getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture(scope="session")
+def _kafkas() -> Iterator[Kafkas]:
+    with ExitStack() as stack:
+        yield Kafkas(stack)
+
+
+@pytest.fixture(scope="session")
+def kafka(_kafkas: Kafkas, pytestconfig: pytest.Config) -> KafkaUnderTest:
+    """The Kafka of this run. Topics and groups need names of their own: see `topic`, `group`."""
+    choice = pytestconfig.stash[_KAFKA]
+    return _kafkas.get(choice.kind, choice.address)
+
+
+@pytest.fixture
+def every_kafka(request: pytest.FixtureRequest, _kafkas: Kafkas) -> KafkaUnderTest:
+    """Each kind of Kafka in turn; only the real ones for a test marked `real_broker`."""
+    kind: Kind = request.param
+    reason = lacking(kind)
+    if reason is not None:
+        pytest.skip(f"{kind} Kafka: {reason}")
+    return _kafkas.get(kind)
+
+
+@pytest.fixture
+def topic(kafka: KafkaUnderTest) -> TopicFactory:
+    """Makes topics that nobody else uses: `topic(partitions=4, config=None)` gives the name."""
+    return kafka.new_topic
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a consumer group that nobody else uses."""
+    return unique_name("group")
+
+
+@pytest.fixture(scope="session")
+def redis(pytestconfig: pytest.Config) -> Iterator[RedisUnderTest]:
+    """The Redis of this run. Tests share it: use `redis_url` or `redis_prefix`."""
+    with ExitStack() as stack:
+        yield start_redis(pytestconfig.stash[_REDIS], stack)
+
+
+@pytest.fixture
+def redis_url(redis: RedisUnderTest) -> Iterator[str]:
+    """An empty database of its own. A server of yours must give an empty one: it is wiped afterwards."""
+    from redis import Redis
+
+    url = redis.database(next(_databases))
+    with Redis.from_url(url) as client:
+        if redis.kind == "given" and client.dbsize():
+            pytest.fail(
+                "the Redis database given to the tests holds keys, and tests wipe it; give an empty one"
+            )
+        client.flushdb()
+        yield url
+        client.flushdb()
+
+
+@pytest.fixture
+def redis_prefix() -> str:
+    """A key prefix that nobody else uses."""
+    return f"{unique_name('test')}:"
