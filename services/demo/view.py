@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
@@ -14,18 +15,24 @@ from services.control.loop import Tick
 from services.control.types import Decision, Observation, WorkerPhase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_WIDTH = 60
+_EIGHTHS = len(_BLOCKS) - 1
+_PAST = 56
+_FUTURE = 20
 _EVENTS = 6
 
 
-def sparkline(values: list[float], *, top: float) -> str:
-    """Values as bars, `top` the full height.
+def bars(values: Sequence[float], *, top: float, rows: int) -> list[str]:
+    """Values as bars over `rows` lines, the topmost first; `top` is the full height.
 
-    >>> sparkline([0.0, 4.0, 8.0], top=8.0)
-    ' ▄█'
+    >>> bars([0.0, 4.0, 16.0], top=16.0, rows=2)
+    ['  █', ' ▄█']
     """
-    scale = (len(_BLOCKS) - 1) / top if top > 0 else 0.0
-    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, max(0, round(value * scale)))] for value in values)
+    scale = _EIGHTHS * rows / top if top > 0 else 0.0
+    heights = [min(_EIGHTHS * rows, max(0, round(value * scale))) for value in values]
+    return [
+        "".join(_BLOCKS[min(_EIGHTHS, max(0, height - _EIGHTHS * row))] for height in heights)
+        for row in reversed(range(rows))
+    ]
 
 
 class LiveView:
@@ -35,9 +42,9 @@ class LiveView:
         self._slo_s = slo_s
         self._address = address
         self._title = title
-        self._rates: deque[float] = deque(maxlen=_WIDTH)
-        self._capacities: deque[float] = deque(maxlen=_WIDTH)
-        self._lags_s: deque[float] = deque(maxlen=_WIDTH)
+        self._rates: deque[float] = deque(maxlen=_PAST)
+        self._capacities: deque[float] = deque(maxlen=_PAST)
+        self._lags_s: deque[float] = deque(maxlen=_PAST)
         self._events: deque[str] = deque(maxlen=_EVENTS)
         self._seen: Observation | None = None
         self._decision: Decision | None = None
@@ -74,25 +81,25 @@ class LiveView:
         return Panel(Group(*parts), title=self._title, subtitle=self._address)
 
     def _charts(self, seen: Observation) -> Table:
-        coming = [] if seen.forecast is None else seen.forecast.path(0.5)[: _WIDTH // 2].tolist()
+        coming = [] if seen.forecast is None else seen.forecast.path(0.5)[:_FUTURE].tolist()
         top = max([*self._rates, *self._capacities, *coming, 1.0])
-        table = Table.grid(padding=(0, 1))
+        table = Table.grid(padding=(0, 2))
         table.add_row(
-            "traffic", Text(sparkline(list(self._rates), top=top), "cyan"), f"{self._rates[-1]:,.0f}/s"
+            "traffic", _past_and_future(self._rates, coming, top), self._traffic_words(seen, coming)
         )
-        if seen.forecast is not None:
-            peak = f"to {max(coming):,.0f}/s ({seen.forecast.model})"
-            table.add_row("forecast", Text(sparkline(coming, top=top), "magenta"), peak)
-        ready = f"{self._capacities[-1]:,.0f}/s" if self._capacities else ""
-        table.add_row("capacity", Text(sparkline(list(self._capacities), top=top), "green"), ready)
+        capacity = f"{self._capacities[-1]:,.0f}/s" if self._capacities else ""
+        table.add_row("capacity", _past(self._capacities, top, "green", rows=2), capacity)
         late = self._lags_s[-1] > self._slo_s
-        lag = Text(
-            f"{self._lags_s[-1]:.1f} s of {self._slo_s:g} s promised, {seen.traffic.lag:,} samples",
-            "bold red" if late else "",
-        )
-        bars = sparkline(list(self._lags_s), top=self._slo_s)
-        table.add_row("lag", Text(bars, "red" if late else "yellow"), lag)
+        words = f"{self._lags_s[-1]:.1f} s of {self._slo_s:g} s promised\n{seen.traffic.lag:,} samples"
+        lag = _past(self._lags_s, max(self._slo_s, *self._lags_s), "red" if late else "yellow", rows=2)
+        table.add_row("lag", lag, Text(words, "bold red" if late else ""))
         return table
+
+    def _traffic_words(self, seen: Observation, coming: Sequence[float]) -> str:
+        words = f"{self._rates[-1]:,.0f}/s now"
+        if seen.forecast is None:
+            return words
+        return f"{words}\nup to {max(coming):,.0f}/s coming\n({seen.forecast.model} forecast)"
 
     def _pool(self, seen: Observation, decision: Decision) -> Text:
         pool = seen.pool
@@ -106,3 +113,18 @@ class LiveView:
         demand = decision.numbers.get("demand_per_s")
         text.append(f"{notes}" + (f"  demand {demand:,.0f}/s" if demand is not None else "") + "\n")
         return text
+
+
+def _past(values: Sequence[float], top: float, style: str, *, rows: int) -> Text:
+    """Right-aligned, so that now is always in the same column."""
+    return Text("\n".join(line.rjust(_PAST) for line in bars(values, top=top, rows=rows)), style)
+
+
+def _past_and_future(past: Sequence[float], coming: Sequence[float], top: float) -> Text:
+    chart = Text()
+    lines = zip(bars(past, top=top, rows=4), bars(coming, top=top, rows=4), strict=True)
+    for number, (was, will_be) in enumerate(lines):
+        chart.append(("\n" if number else "") + was.rjust(_PAST), "cyan")
+        chart.append("│", "dim")
+        chart.append(will_be, "magenta")
+    return chart

@@ -27,7 +27,15 @@ def test_everything_a_person_wants_to_see_is_there() -> None:
     view.told(Tick("clicks", 1.0, seen, decide(seen, ControlState(planned=3), a_policy())))
 
     text = shown(view)
-    for words in ("450/s", "to 600/s (flat)", "planned 6", "requested 3", "ready 2", "2.0 s of 10 s"):
+    for words in (
+        "450/s",
+        "up to 600/s",
+        "flat forecast",
+        "planned 6",
+        "requested 3",
+        "ready 2",
+        "2.0 s of 10 s",
+    ):
         assert words in text
     assert "forecast_rise" in text
     assert "3 → 6" in text
