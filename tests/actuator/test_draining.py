@@ -1,0 +1,121 @@
+"""Workers that leave: asked first, killed when they do not go, never brought back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import psutil
+
+from services.actuator.moment import Moment
+from services.control.types import WorkerPhase
+from tests.actuator.bench import Bench
+from tests.actuator.rigs import ids
+from tests.waiting import eventually
+
+Benches = Callable[..., Bench]
+
+
+def ready(bench: Bench, size: int) -> None:
+    bench.ask(size)
+    bench.until(lambda state: state.ready == size, f"{size} ready workers")
+
+
+def test_a_worker_that_ignores_sigterm_is_killed_after_its_time(bench: Benches) -> None:
+    one = bench("ignores-sigterm", drain_s=30.0)
+    ready(one, 2)
+    one.ask(1)
+
+    one.forward(29.9)
+    state = one.look()
+    assert (state.ready, state.count(WorkerPhase.DRAINING)) == (1, 1)
+    one.forward(30.0)
+
+    state = one.until(lambda state: len(state.workers) == 1, "the stubborn one is gone")
+    assert (state.ready, state.failures) == (1, 0)
+
+
+def test_growing_while_some_drain_starts_new_ones(bench: Benches) -> None:
+    one = bench("ignores-sigterm", drain_s=30.0)
+    ready(one, 2)
+    one.ask(1, remove=("w-1",))
+    one.look()
+
+    one.ask(2)
+
+    state = one.until(lambda state: state.ready == 2, "two that stay")
+    assert ids(state, WorkerPhase.DRAINING) == {"w-1"}
+    assert ids(state, WorkerPhase.READY) == {"w-2", "w-3"}
+    one.forward(30.0)
+    state = one.until(lambda state: len(state.workers) == 2, "the draining one is gone")
+    assert ids(state, WorkerPhase.READY) == {"w-2", "w-3"}
+
+
+def test_workers_that_start_leave_before_those_that_train(bench: Benches) -> None:
+    one = bench()
+    ready(one, 1)
+    slow = bench("never-ready")
+    slow.ask(2, fence=2)
+    slow.until(lambda state: state.count(WorkerPhase.STARTING) == 1, "one that starts")
+
+    slow.ask(1, fence=2)
+
+    state = slow.until(lambda state: len(state.workers) == 1, "one is left")
+    assert ids(state, WorkerPhase.READY) == {"w-1"}
+
+
+def test_a_worker_that_left_while_no_controller_was_there_is_no_failure(bench: Benches) -> None:
+    one = bench("ignores-sigterm")
+    ready(one, 1)
+    one.ask(0)
+    one.look()
+    os.kill(one.files.records()[0].process.pid, signal.SIGKILL)
+    one.supervision.release()
+
+    two = bench()
+
+    state = two.look()
+    assert (state.workers, state.failures) == ((), 0)
+
+
+def test_the_time_to_leave_goes_on_under_the_next_controller(bench: Benches) -> None:
+    one = bench("ignores-sigterm", drain_s=30.0)
+    ready(one, 1)
+    one.ask(0)
+    one.look()
+    one.supervision.release()
+
+    two = bench("ignores-sigterm", drain_s=30.0)
+    two.now = Moment(wall_s=one.now.wall_s + 20.0, steady_s=7.0)
+    assert two.look().count(WorkerPhase.DRAINING) == 1
+    two.forward(9.9)
+    assert two.look().count(WorkerPhase.DRAINING) == 1
+    two.forward(0.1)
+
+    two.until(lambda state: not state.workers, "killed 30 s after it was asked")
+
+
+def test_what_a_worker_started_ends_with_it(bench: Benches) -> None:
+    one = bench("has-a-child")
+    ready(one, 1)
+    worker = psutil.Process(one.files.records()[0].process.pid)
+    (child,) = worker.children()
+
+    worker.kill()
+    one.until(lambda state: state.failures == 1, "the death is noticed")
+
+    eventually(lambda: not child.is_running(), what="its child is gone, too")
+
+
+def test_a_killed_worker_that_does_not_go_is_told(bench: Benches) -> None:
+    one = bench("ignores-sigterm", drain_s=30.0)
+    ready(one, 1)
+    one.ask(0)
+    one.look()
+    one.forward(41.0)
+
+    # As for a process that hangs in the kernel: it is there, whatever it was sent.
+    trouble = one.supervision.state(one.now).trouble
+    assert trouble.startswith("worker w-1 (pid ")
+    assert "was killed and is still there" in trouble

@@ -1,0 +1,181 @@
+"""What every pool promises, whatever its workers are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.actuator import MemoryPool, RecommendPool
+from services.control.errors import Fenced, Rejected
+from services.control.ports import WorkerPool
+from services.control.types import PoolState, WorkerPhase
+from tests.actuator.rigs import HandClock, MemoryRig, ProcessRig, Rig, ask, fake_pool, ids, settled
+
+
+@pytest.fixture(params=["memory", "process"])
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    """Every pool that acts."""
+    if request.param == "memory":
+        yield MemoryRig()
+        return
+    async with fake_pool(tmp_path) as pool:
+        yield ProcessRig(tmp_path, pool)
+
+
+@pytest.fixture(params=["memory", "process", "recommend", "recommend, watching"])
+async def any_pool(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[WorkerPool]:
+    """Every pool, those that never act included."""
+    if request.param == "memory":
+        yield MemoryPool(HandClock())
+    elif request.param == "recommend":
+        yield RecommendPool()
+    elif request.param == "recommend, watching":
+        yield RecommendPool(MemoryPool(HandClock()))
+    else:
+        async with fake_pool(tmp_path) as pool:
+            yield pool
+
+
+async def test_a_new_pool_was_asked_for_nothing_and_has_nothing(any_pool: WorkerPool) -> None:
+    assert await any_pool.observe() == PoolState(requested=0)
+
+
+async def test_a_superseded_controller_is_refused(any_pool: WorkerPool) -> None:
+    await any_pool.resize(ask(2, fence=7))
+    before = await any_pool.observe()
+
+    with pytest.raises(Fenced) as refusal:
+        await any_pool.resize(ask(5, fence=6))
+
+    assert (refusal.value.token, refusal.value.newest) == (6, 7)
+    assert (await any_pool.observe()).requested == before.requested
+
+
+async def test_the_same_leader_may_ask_again_and_a_newer_one_too(any_pool: WorkerPool) -> None:
+    for fence in (7, 7, 8):
+        await any_pool.resize(ask(1, fence=fence))
+
+
+async def test_a_negative_size_is_refused(any_pool: WorkerPool) -> None:
+    with pytest.raises(Rejected, match="-1 workers were asked for"):
+        await any_pool.resize(ask(-1))
+
+
+async def test_what_a_pool_can_do_does_not_change(any_pool: WorkerPool) -> None:
+    before = any_pool.capabilities()
+    await any_pool.resize(ask(1))
+
+    assert any_pool.capabilities() == before
+
+
+async def test_a_resize_shows_as_requested_before_the_workers_are_ready(rig: Rig) -> None:
+    await rig.pool.resize(ask(3))
+
+    state = await rig.pool.observe()
+    assert (state.requested, state.ready) == (3, 0)
+
+
+async def test_a_pool_grows_to_its_size(rig: Rig) -> None:
+    await rig.pool.resize(ask(3))
+
+    state = await rig.until(settled(3), "three ready workers")
+    assert (state.failures, state.trouble) == (0, "")
+    assert len({worker.id for worker in state.workers}) == 3
+
+
+async def test_a_duplicate_resize_is_one(rig: Rig) -> None:
+    await rig.pool.resize(ask(2))
+    await rig.pool.resize(ask(2))
+    before = await rig.until(settled(2), "two ready workers")
+
+    await rig.pool.resize(ask(2))
+
+    assert await rig.until(settled(2), "still two") == before
+
+
+async def test_the_workers_to_remove_are_the_ones_that_go(rig: Rig) -> None:
+    await rig.pool.resize(ask(3))
+    await rig.until(settled(3), "three ready workers")
+
+    await rig.pool.resize(ask(2, remove=("w-1",)))
+
+    state = await rig.until(settled(2), "two ready workers")
+    assert ids(state, WorkerPhase.READY) == {"w-2", "w-3"}
+    assert state.failures == 0
+
+
+async def test_a_removal_repeated_takes_nobody_else(rig: Rig) -> None:
+    await rig.pool.resize(ask(3))
+    await rig.until(settled(3), "three ready workers")
+
+    for _ in range(3):
+        await rig.pool.resize(ask(2, remove=("w-1",)))
+        await rig.until(settled(2), "two ready workers")
+
+    assert ids(await rig.pool.observe(), WorkerPhase.READY) == {"w-2", "w-3"}
+
+
+async def test_without_a_choice_the_youngest_go(rig: Rig) -> None:
+    await rig.pool.resize(ask(1))
+    await rig.until(settled(1), "one ready worker")
+    await rig.pool.resize(ask(3))
+    await rig.until(settled(3), "three ready workers")
+
+    await rig.pool.resize(ask(1))
+
+    state = await rig.until(settled(1), "one ready worker again")
+    assert ids(state, WorkerPhase.READY) == {"w-1"}
+
+
+async def test_a_pool_shrinks_to_nothing_and_grows_again(rig: Rig) -> None:
+    assert rig.pool.capabilities().scale_to_zero
+    await rig.pool.resize(ask(2))
+    await rig.until(settled(2), "two ready workers")
+    await rig.pool.resize(ask(0))
+    await rig.until(settled(0), "an empty pool")
+
+    await rig.pool.resize(ask(1))
+
+    state = await rig.until(settled(1), "one ready worker")
+    assert ids(state, WorkerPhase.READY) == {"w-3"}, "a worker id was used twice"
+
+
+async def test_a_worker_that_dies_is_counted_and_replaced(rig: Rig) -> None:
+    await rig.pool.resize(ask(2))
+    await rig.until(settled(2), "two ready workers")
+
+    rig.kill("w-1")
+
+    await rig.until(lambda state: state.failures == 1, "the loss is noticed")
+    state = await rig.until(settled(2), "two ready workers again")
+    assert ids(state, WorkerPhase.READY) == {"w-2", "w-3"}
+    assert (state.failures, state.requested) == (1, 2)
+
+
+async def test_lead_times_tell_how_long_each_worker_took(rig: Rig) -> None:
+    await rig.pool.resize(ask(2))
+    await rig.until(settled(2), "two ready workers")
+
+    told = rig.pool.lead_times()
+    assert {start.worker for start in told} == {"w-1", "w-2"}
+    assert all(start.took_s > 0 and start.asked_at_s > 0 for start in told)
+
+
+async def test_leaving_is_no_failure(rig: Rig) -> None:
+    await rig.pool.resize(ask(3))
+    await rig.until(settled(3), "three ready workers")
+
+    await rig.pool.resize(ask(0))
+
+    assert (await rig.until(settled(0), "an empty pool")).failures == 0
+
+
+async def test_workers_that_drain_do_not_count_as_ready(rig: Rig) -> None:
+    await rig.pool.resize(ask(2))
+    await rig.until(settled(2), "two ready workers")
+
+    await rig.pool.resize(ask(1))
+
+    await rig.until(lambda state: state.ready == 1, "one is draining or gone")
