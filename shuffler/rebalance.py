@@ -8,6 +8,8 @@ from shuffler.assignment import Assignment
 
 TOLERANCE = 0.1
 """A worker may carry this share above its fair load before a partition is moved away from it."""
+_ROUNDING = 1e-9
+"""A gain smaller than this is the arithmetic's: acting on it would move partitions to and fro."""
 
 
 def rebalance(
@@ -58,24 +60,40 @@ def _even_out(
     speeds: Mapping[str, float],
 ) -> None:
     fair = sum(loads) / sum(speeds.values())
-    for _ in range(len(loads)):  # each partition moves at most once, so this ends
+    for _ in range(len(loads) * len(speeds)):  # every move lowers a peak, so this ends long before
         most = max(carried, key=lambda w: (carried[w] / speeds[w], w))
-        least = min(carried, key=lambda w: (carried[w] / speeds[w], w))
         peak = carried[most] / speeds[most]
         if peak <= fair * (1 + TOLERANCE):
             return
-        helps = [
-            p
-            for p, name in owner.items()
-            if name == most and (carried[least] + loads[p]) / speeds[least] < peak
-        ]
-        if not helps:
+        move = _largest_move(most, owner, carried, loads, speeds)
+        if move is None:
             return
-        # The largest that still helps settles the matter in the fewest moves.
-        moved = max(helps, key=lambda p: (loads[p], -p))
-        owner[moved] = least
+        moved, to = move
+        owner[moved] = to
         carried[most] -= loads[moved]
-        carried[least] += loads[moved]
+        carried[to] += loads[moved]
+
+
+def _largest_move(
+    most: str,
+    owner: Mapping[int, str],
+    carried: Mapping[str, float],
+    loads: Sequence[float],
+    speeds: Mapping[str, float],
+) -> tuple[int, str] | None:
+    """The heaviest partition of `most` that leaves whoever takes it better off, and who takes it best.
+
+    The heaviest settles the matter in the fewest moves.
+    """
+    peak = carried[most] / speeds[most]
+    for partition in sorted((p for p, name in owner.items() if name == most), key=lambda p: (-loads[p], p)):
+        after, to = min(
+            (((carried[w] + loads[partition]) / speeds[w], w) for w in carried if w != most),
+            default=(peak, most),
+        )
+        if after < peak * (1 - _ROUNDING):
+            return partition, to
+    return None
 
 
 def _with_helpers(

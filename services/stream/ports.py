@@ -9,20 +9,30 @@ from shuffler.lease import Lease, Progress
 
 
 class LeaseLedger(Protocol):
-    """Hands out offset ranges of one job, each to one worker at a time. Synchronous: workers are."""
+    """Hands out offset ranges of one job, each to one worker at a time. Synchronous: workers are.
 
-    def open(self, starts: Mapping[int, int]) -> None:
-        """Make known partitions and the offsets they start at. Known ones are left as they are."""
+    Every method may raise LedgerUnavailable; then nobody knows whether it was carried out, and
+    calling it again is safe.
+    """
+
+    def open(self, starts: Mapping[int, int], *, after_epoch: int = 0) -> None:
+        """Make known partitions and the offsets they start at. Known ones are left as they are.
+
+        A ledger that is made new gets a higher epoch than `after_epoch`, and than any before it.
+        """
         ...
 
     def extend(self, ends: Mapping[int, int]) -> None:
-        """Offsets below these may be leased. An end never moves back."""
+        """Offsets below these may be leased. An end never moves back. Raises NotOpened."""
         ...
 
     def acquire(self, worker: str, *, samples: int, prefer: Sequence[int]) -> Lease | None:
-        """A range of at most `samples`: reading on where this worker was, else in a preferred
-        partition, else in the one most behind. Lapsed leases are taken back first. None when
-        nothing is unleased."""
+        """A range of at most `samples`, or None when nothing is unleased.
+
+        What was given back or lapsed comes first, then what nobody read for too long; else the
+        worker reads on in its own partition, or goes to the most behind of those it prefers, or of
+        all while those have nothing. Raises NotOpened when the ledger is not there (any more).
+        """
         ...
 
     def renew(self, worker: str) -> None:
@@ -33,8 +43,18 @@ class LeaseLedger(Protocol):
         """The whole range is trained. Raises LeaseLost when it was given to another."""
         ...
 
-    def release(self, lease: Lease, *, upto: int, trained: int, late: int) -> None:
-        """Give back [upto, end); what lies before is trained. Raises LeaseLost."""
+    def release(self, lease: Lease, *, upto: int, trained: int, late: int, lost: int = 0) -> None:
+        """Give back [upto, end); what lies before is trained or lost. Raises LeaseLost."""
         ...
 
-    def progress(self) -> Progress: ...
+    def take_turn(self, worker: str, *, every_s: float) -> bool:
+        """Whether `worker` may commit the watermark: one at a time, and `every_s` after the last."""
+        ...
+
+    def end_turn(self, worker: str) -> None:
+        """The turn is over; nothing happens when it had passed to another."""
+        ...
+
+    def progress(self) -> Progress:
+        """Where the job stands. Raises NotOpened."""
+        ...

@@ -1,0 +1,107 @@
+"""Batches of samples, and which leases they finish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from shuffler.lease import Lease
+
+
+@dataclass(slots=True)
+class Part:
+    """Samples of one lease that are trained in one step: how many, and the offset behind the last."""
+
+    count: int
+    upto: int
+    done: bool = False
+    late: int = 0
+
+
+class Outcome(NamedTuple):
+    """Of a lease's samples below `upto`: how many were trained, how many of them late, how many lost."""
+
+    upto: int
+    trained: int
+    late: int
+    lost: int
+
+
+@dataclass(slots=True)
+class Holding:
+    """A lease that this worker holds, and how far it is."""
+
+    lease: Lease
+    read: int = 0
+    """Samples read so far."""
+    read_to: int = 0
+    """Every sample of the lease below this offset was read."""
+    exhausted: bool = False
+    """All of the lease was read."""
+    deleted: list[tuple[int, int]] = field(default_factory=list)
+    """Ranges that Kafka deleted before they were read."""
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that was read is still to be trained."""
+        return sum(part.count for part in self.parts if part.done) == self.read
+
+    def outcome(self) -> Outcome:
+        """What may be told to the ledger: the part from the start of which everything is trained."""
+        upto, parts = self.read_to, self.parts
+        if not self.settled:
+            parts = list(takewhile(lambda part: part.done, self.parts))
+            upto = parts[-1].upto if parts else self.lease.start
+        return Outcome(
+            upto=upto,
+            trained=sum(part.count for part in parts),
+            late=sum(part.late for part in parts),
+            lost=sum(stop - start for start, stop in self.deleted if stop <= upto),
+        )
+
+
+class Batch:
+    """Samples to train in one step. Call `done()` once the parameters have taken them in."""
+
+    def __init__(
+        self,
+        samples: list[Message],
+        parts: list[Part],
+        *,
+        fresh_within_s: float,
+        on_done: Callable[[int, float], None],
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.samples = samples
+        """Kafka's messages: `.value()`, `.timestamp()`, `.offset()`, `.partition()`."""
+        self._parts = parts
+        self._fresh_within_s = fresh_within_s
+        self._on_done = on_done
+        self._now_s = now_s
+        self._given_at_s = time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def done(self) -> None:
+        """The samples are trained for good: they will not be given out again. Twice is once."""
+        if self._parts[-1].done:
+            return
+        oldest_fresh_ms = (self._now_s() - self._fresh_within_s) * 1000
+        first = 0
+        for part in self._parts:
+            part.late = _older(self.samples[first : first + part.count], oldest_fresh_ms)
+            part.done = True
+            first += part.count
+        self._on_done(len(self.samples), time.monotonic() - self._given_at_s)
+
+
+def _older(samples: list[Message], than_ms: float) -> int:
+    """How many samples are older. One without a timestamp has no age, so it is not."""
+    return sum(1 for sample in samples if 0 <= sample.timestamp()[1] < than_ms)

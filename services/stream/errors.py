@@ -1,0 +1,51 @@
+"""What a worker's stream meets.
+
+StreamError
+├── LedgerUnavailable    Redis does not answer: finish what is leased, wait, try again
+├── SourceUnavailable    Kafka does not answer: wait, try again
+├── SourceMissing        Kafka answers and has no such topic: a person must look
+└── CommitRefused        the group's offsets cannot be written now: the ledger still knows them
+
+LeaseLost and NotOpened come from the ledger itself: see shuffler.errors.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError
+
+
+class StreamError(Exception):
+    """Anything that keeps a stream from going on, in an expected way."""
+
+
+class LedgerUnavailable(StreamError):
+    """The ledger's Redis does not answer."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"the ledger on Redis at {where} does not answer: {why}")
+
+
+class SourceUnavailable(StreamError):
+    """No broker answers."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"Kafka at {where} does not answer: {why}")
+
+
+class SourceMissing(StreamError):
+    """The topic is not there."""
+
+    def __init__(self, topic: str, where: str) -> None:
+        super().__init__(
+            f"Kafka at {where} has no topic {topic!r}; create it or mend the job's topic setting"
+        )
+
+
+class CommitRefused(StreamError):
+    """The group's offsets cannot be committed."""
+
+    def __init__(self, group: str, topic: str, error: KafkaError) -> None:
+        super().__init__(
+            f"group {group!r} cannot commit the watermark of {topic!r}: {error.str()} ({error.name()}); "
+            "if the group has members, stop them: a job with leases needs a group of its own"
+        )

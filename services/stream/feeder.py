@@ -1,0 +1,211 @@
+"""The thread behind a stream: takes leases, reads their records, settles what is trained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import structlog
+
+from services.stream.batch import Holding
+from services.stream.buffer import SampleBuffer
+from services.stream.errors import LedgerUnavailable, SourceUnavailable
+from services.stream.opening import LedgerFeed
+from services.stream.outage import Outage
+from services.stream.plan import StreamPlan
+from services.stream.ports import LeaseLedger
+from services.stream.range_reader import RangeReader
+from services.stream.topic import Topic
+from shuffler.errors import LeaseLost, NotOpened
+
+_log = structlog.get_logger(__name__)
+
+Answer = TypeVar("Answer")
+
+_IDLE_S: Final = 0.05
+"""How long to wait before looking for work again."""
+_READ_S: Final = 0.05
+"""How long one read may wait for records."""
+_AHEAD: Final = 0.25
+"""The next lease is taken when less than this share of one is left to train."""
+
+
+class Feeder:
+    """Keeps the buffer supplied. `run` belongs to one thread; `stop` may come from any."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        ledger: LeaseLedger,
+        plan: StreamPlan,
+        buffer: SampleBuffer,
+        *,
+        holder: str,
+        prefer: Callable[[], Sequence[int]],
+    ) -> None:
+        self._topic = topic
+        self._ledger = ledger
+        self._plan = plan
+        self._buffer = buffer
+        self._holder = holder
+        self._prefer = prefer
+        self._feed = LedgerFeed(topic, ledger, plan)
+        self._reader = RangeReader(topic.consumer, topic.name)
+        self._redis = Outage("redis")
+        self._kafka = Outage("kafka")
+        self._holdings: list[Holding] = []
+        self._reading: Holding | None = None
+        self._refresh_at_s = 0.0
+        self._leave_by_s = float("inf")
+
+    def stop(self, *, drain_s: float) -> None:
+        """Take no more leases; end when what was read is trained, or after `drain_s`."""
+        self._leave_by_s = min(self._leave_by_s, time.monotonic() + drain_s)
+        self._buffer.flush()
+
+    def run(self) -> None:
+        """Feed until stopped and drained."""
+        try:
+            while self._leave_by_s == float("inf"):
+                self._settle()
+                if self._reading is not None:
+                    self._read(self._reading)
+                elif self._buffer.count >= self._ahead() or not self._take_lease():
+                    self._buffer.wait(_IDLE_S)
+            self._drain()
+        finally:
+            self._buffer.end(discard=True)
+
+    def _drain(self) -> None:
+        """Wait until what was read is trained, then give back the rest: as long as there is time."""
+        while self._in_time() and not all(holding.settled for holding in self._holdings):
+            self._settle()
+            self._buffer.wait(_IDLE_S)
+        while not self._give_back() and self._in_time():
+            self._buffer.wait(_IDLE_S)
+        for holding in self._holdings:
+            _log.warning("lease_left_to_lapse", partition=holding.lease.partition, start=holding.lease.start)
+
+    def _in_time(self) -> bool:
+        return time.monotonic() < self._leave_by_s
+
+    def _lease_samples(self) -> int:
+        return max(self._plan.batch, round(self._buffer.rate_per_s * self._plan.lease_s))
+
+    def _ahead(self) -> int:
+        return max(self._plan.batch, round(self._lease_samples() * _AHEAD))
+
+    def _take_lease(self) -> bool:
+        """Whether there is something to do at once. Asks Kafka for more when nothing is unleased."""
+        if not self._redis.over:
+            return False
+        try:
+            lease = self._ledger.acquire(self._holder, samples=self._lease_samples(), prefer=self._prefer())
+            self._redis.answered()
+            if lease is None:
+                return self._refresh()
+        except LedgerUnavailable as error:
+            self._redis.failed(error)
+            return False
+        except NotOpened:
+            return self._open()
+        self._reading = Holding(lease, read_to=lease.start)
+        self._holdings.append(self._reading)
+        self._reader.begin(lease)
+        return True
+
+    def _open(self) -> bool:
+        """The ledger is new, or Redis has lost it: start from what the group has committed."""
+        return self._ask(self._feed.open) is not None and self._refresh()
+
+    def _refresh(self) -> bool:
+        """Whether there is more to lease, asking at most every `refresh_s`."""
+        if time.monotonic() < self._refresh_at_s:
+            return False
+        self._refresh_at_s = time.monotonic() + self._plan.refresh_s
+        return self._ask(self._feed.refresh) is True
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer | None:
+        """Kafka's answer, which the ledger is told on the way; None while either is away."""
+        if not self._kafka.over:
+            return None
+        try:
+            answer = question()
+        except SourceUnavailable as error:
+            self._kafka.failed(error)
+            return None
+        except LedgerUnavailable as error:
+            self._redis.failed(error)
+            return None
+        except NotOpened:
+            return None  # Redis lost the ledger just now; the next acquire finds out
+        self._kafka.answered()
+        return answer
+
+    def _read(self, holding: Holding) -> None:
+        records = self._reader.read(self._plan.batch, timeout_s=_READ_S)
+        if self._reader.trouble is not None:
+            self._kafka.failed(self._reader.trouble.str())
+        elif records:
+            self._kafka.answered()
+        if self._reader.out_of_range:
+            self._skip_deleted(holding)
+        self._buffer.put(holding, records)
+        holding.read_to = self._reader.position
+        if self._reader.exhausted:
+            holding.exhausted = True
+            self._reading = None
+
+    def _skip_deleted(self, holding: Holding) -> None:
+        """Kafka no longer has what was leased: count it as lost, and go on behind it."""
+        partition, gone_from = holding.lease.partition, self._reader.position
+        extent = self._ask(lambda: self._topic.extent(partition))
+        if extent is None:
+            return
+        log_start, log_end = extent
+        # Behind the end of the log: the topic was recreated, or a broker lost its latest records.
+        gone_to = holding.lease.end if gone_from > log_end else min(log_start, holding.lease.end)
+        self._reader.skip_to(gone_to)
+        if gone_to > gone_from:
+            holding.deleted.append((gone_from, gone_to))
+            _log.error(
+                "samples_lost",
+                topic=self._topic.name,
+                partition=partition,
+                offsets=[gone_from, gone_to],
+                log_start=log_start,
+                log_end=log_end,
+                remedy="Kafka deleted them before they were trained: longer retention or more workers",
+            )
+
+    def _settle(self) -> None:
+        """Complete the leases that are trained. While Redis is away they wait."""
+        for holding in [h for h in self._holdings if h.exhausted and h.settled]:
+            if not self._tell(holding):
+                return
+
+    def _give_back(self) -> bool:
+        """Tell the ledger what was trained of each lease, and give back the rest; whether all is told."""
+        for holding in list(self._holdings):
+            self._tell(holding)
+        return not self._holdings
+
+    def _tell(self, holding: Holding) -> bool:
+        """Whether the ledger knows how the lease ended; then it is no longer held."""
+        if not self._redis.over:
+            return False
+        upto, trained, late, lost = holding.outcome()
+        try:
+            if holding.exhausted and holding.settled:
+                self._ledger.complete(holding.lease, trained=trained, late=late, lost=lost)
+            else:
+                self._ledger.release(holding.lease, upto=upto, trained=trained, late=late, lost=lost)
+        except LedgerUnavailable as error:
+            self._redis.failed(error)
+            return False
+        except LeaseLost as error:
+            _log.warning("lease_lost", trained_in_vain=trained, why=str(error))
+        self._redis.answered()
+        self._holdings.remove(holding)
+        return True

@@ -1,0 +1,59 @@
+"""The ledger of one process: for the simulator, for tests, for a worker without company."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+
+from shuffler.errors import NotOpened
+from shuffler.lease import Lease, Progress
+from shuffler.ledger import Ledger, Terms
+
+
+class MemoryLedger:
+    """The pure ledger with a clock, safe among threads. Implements LeaseLedger."""
+
+    def __init__(self, terms: Terms, *, now_s: Callable[[], float] = time.time) -> None:
+        self._now_s = now_s
+        self._lock = Lock()
+        self._ledger = Ledger(terms)
+
+    def open(self, starts: Mapping[int, int], *, after_epoch: int = 0) -> None:
+        with self._lock:
+            self._ledger.open(starts, after_epoch=after_epoch, now_s=self._now_s())
+
+    def extend(self, ends: Mapping[int, int]) -> None:
+        with self._lock:
+            self._ledger.extend(ends, now_s=self._now_s())
+
+    def acquire(self, worker: str, *, samples: int, prefer: Sequence[int]) -> Lease | None:
+        with self._lock:
+            return self._ledger.acquire(worker, samples=samples, prefer=prefer, now_s=self._now_s())
+
+    def renew(self, worker: str) -> None:
+        with self._lock:
+            self._ledger.renew(worker, now_s=self._now_s())
+
+    def complete(self, lease: Lease, *, trained: int, late: int, lost: int = 0) -> None:
+        with self._lock:
+            self._ledger.complete(lease, trained=trained, late=late, lost=lost)
+
+    def release(self, lease: Lease, *, upto: int, trained: int, late: int, lost: int = 0) -> None:
+        with self._lock:
+            self._ledger.release(lease, upto=upto, trained=trained, late=late, lost=lost)
+
+    def take_turn(self, worker: str, *, every_s: float) -> bool:
+        with self._lock:
+            return self._ledger.take_turn(worker, every_s=every_s, now_s=self._now_s())
+
+    def end_turn(self, worker: str) -> None:
+        with self._lock:
+            self._ledger.end_turn(worker, now_s=self._now_s())
+
+    def progress(self) -> Progress:
+        with self._lock:
+            progress = self._ledger.progress()
+        if not progress.ends:
+            raise NotOpened
+        return progress

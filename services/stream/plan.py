@@ -1,0 +1,53 @@
+"""What one worker's stream is to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from services.settings.job import JobSettings
+from shuffler.ledger import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """How a worker reads one topic."""
+
+    topic: str
+    group: str
+    start: Literal["committed", "earliest", "latest"] = "committed"
+    batch: int = 128
+    fresh_within_s: float = 60.0
+    lease_s: float = 2.0
+    """Work taken at a time, in seconds of this worker."""
+    terms: Terms = field(default_factory=Terms)
+    linger_s: float = 0.2
+    """A batch that is not full is trained after this long. Full ones cost the device less."""
+    drain_s: float = 30.0
+    """On stopping, batches that were handed out may take this long to be done."""
+    refresh_s: float = 0.2
+    """How often at most this worker asks Kafka for the end offsets."""
+    commit_s: float = 1.0
+    """How often at most the workers together commit the watermark."""
+
+    @classmethod
+    def of(cls, job: str, settings: JobSettings) -> StreamPlan:
+        """The plan that the job's settings ask for.
+
+        A partition may wait for a reader no longer than a quarter of the freshness promised.
+        """
+        return cls(
+            topic=settings.topic,
+            group=settings.group_of(job),
+            start=settings.shuffle.start,
+            batch=settings.worker.batch,
+            fresh_within_s=settings.slo.fresh_within_s,
+            lease_s=settings.shuffle.lease_s,
+            terms=Terms(
+                ttl_s=settings.shuffle.lease_ttl_s,
+                patience_s=min(10.0, settings.slo.fresh_within_s / 4),
+            ),
+            linger_s=min(0.2, settings.slo.fresh_within_s / 10),
+            # Earlier than the pool loses its patience, so that there is time to commit.
+            drain_s=settings.pool.drain_s * 0.8,
+        )

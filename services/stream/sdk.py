@@ -1,0 +1,82 @@
+"""The worker's SDK.
+
+with stream(settings, "clicks", worker="gpu-3") as batches:
+    for batch in batches:
+        train(sample.value() for sample in batch.samples)
+        batch.done()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from threading import Event
+from typing import Final
+
+import structlog
+
+from services.settings.root import Settings
+from services.store.connect import connect_sync
+from services.store.keys import Keys
+from services.store.reports import AssignmentReader
+from services.stream.errors import StreamError
+from services.stream.plan import StreamPlan
+from services.stream.ports import LeaseLedger
+from services.stream.redis_ledger import RedisLedger
+from services.stream.stream import SampleStream
+from services.stream.topic import Topic
+from shuffler.errors import NotOpened
+
+_log = structlog.get_logger(__name__)
+
+_RETRY_S: Final = 0.5
+
+
+@contextmanager
+def stream(
+    settings: Settings, job: str, *, worker: str, connect_s: float = 30.0, stopping: Event | None = None
+) -> Iterator[SampleStream]:
+    """The samples of `job`, for `worker`; connected, but without a lease until the first batch.
+
+    Kafka and Redis have `connect_s` to answer for the first time; later on they may be away for
+    any time. Raises the StreamError met last. When `stopping` is set meanwhile, there are no batches.
+    """
+    plan = StreamPlan.of(job, settings.jobs[job])
+    redis = settings.redis
+    with ExitStack() as stack:
+        client = stack.enter_context(closing(connect_sync(redis)))
+        ledger = RedisLedger(client, Keys(redis.prefix), job, plan.terms)
+        assignment = stack.enter_context(
+            AssignmentReader(redis.url, job, prefix=redis.prefix, timeout_s=redis.timeout_s)
+        )
+        topic = stack.enter_context(closing(Topic(settings.kafka, plan.topic, plan.group)))
+        batches = SampleStream(
+            topic, ledger, plan, worker=worker, ask_preference=lambda: assignment.partitions_of(worker)
+        )
+        stack.callback(batches.close)
+        if not _connect(topic, ledger, within_s=connect_s, stopping=stopping or Event()):
+            batches.close()
+        yield batches
+
+
+def _connect(topic: Topic, ledger: LeaseLedger, *, within_s: float, stopping: Event) -> bool:
+    """Wait until Kafka and Redis have both answered; False when told to stop. Raises StreamError."""
+    deadline_s = time.monotonic() + within_s
+    told = False
+    while not stopping.is_set():
+        try:
+            topic.partitions()
+            ledger.progress()
+        except NotOpened:
+            return True
+        except StreamError as error:
+            if time.monotonic() >= deadline_s:
+                raise
+            if not told:
+                _log.warning("connection_awaited", why=str(error), within_s=within_s)
+                told = True
+            stopping.wait(_RETRY_S)
+        else:
+            return True
+    return False

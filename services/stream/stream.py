@@ -1,0 +1,103 @@
+"""An iterator over batches, and the threads behind it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from threading import Event, Thread
+from typing import Final
+
+from services.stream.batch import Batch
+from services.stream.buffer import SampleBuffer
+from services.stream.committer import Committer
+from services.stream.feeder import Feeder
+from services.stream.heartbeat import Heartbeat
+from services.stream.plan import StreamPlan
+from services.stream.ports import LeaseLedger
+from services.stream.topic import Topic
+
+_BEATS: Final = 4
+"""Heartbeats in a lease's time-to-live: one or two may be lost."""
+_LAST_COMMIT_S: Final = 2.0
+
+
+class SampleStream(Iterator[Batch]):
+    """Batches of a topic, shared with the other workers of the job through the ledger.
+
+    Takes its first lease when it is first asked for a batch. `stop` may be called from any thread
+    or signal handler; the iteration then ends by itself, when what was read is trained, given back
+    and committed. `close`, for leaving earlier, gives back at once what is not trained.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        ledger: LeaseLedger,
+        plan: StreamPlan,
+        *,
+        worker: str,
+        ask_preference: Callable[[], Sequence[int]] = tuple,
+    ) -> None:
+        self._plan = plan
+        # A worker that is started again under its old name must not keep its dead self's leases alive.
+        holder = f"{worker}.{secrets.token_hex(4)}"
+        self._buffer = SampleBuffer(
+            batch=plan.batch, linger_s=plan.linger_s, fresh_within_s=plan.fresh_within_s
+        )
+        heartbeat = Heartbeat(
+            ledger,
+            holder=holder,
+            every_s=min(plan.terms.ttl_s / _BEATS, plan.commit_s),
+            ask_preference=ask_preference,
+        )
+        self._committer = Committer(topic, ledger, holder=holder, every_s=plan.commit_s)
+        self._feeder = Feeder(topic, ledger, plan, self._buffer, holder=holder, prefer=heartbeat.preference)
+        self._ended = Event()
+        self._feeding = self._thread("feeder", self._feeder.run)
+        self._around = (
+            self._thread("heartbeat", lambda: heartbeat.run(self._ended)),
+            self._thread("committer", lambda: self._committer.run(self._ended)),
+        )
+        self._failure: BaseException | None = None
+        self._started = self._closed = False
+
+    def __next__(self) -> Batch:
+        if not self._started and not self._closed:
+            self._started = True
+            for thread in (self._feeding, *self._around):
+                thread.start()
+        batch = None if self._closed else self._buffer.take()
+        if batch is not None:
+            return batch
+        self.close()
+        if self._failure is not None:
+            raise self._failure
+        raise StopIteration
+
+    def stop(self) -> None:
+        """Take no more work; the iteration ends when what was read is trained."""
+        self._feeder.stop(drain_s=self._plan.drain_s)
+
+    def close(self) -> None:
+        """Give back what is not trained, commit the watermark, end the threads. Twice is once."""
+        if self._closed:
+            return
+        self._closed = True
+        self._feeder.stop(drain_s=0.0)
+        if not self._started:
+            return
+        self._feeding.join()  # leases are kept alive until it has given them back
+        self._ended.set()
+        for thread in self._around:
+            thread.join()
+        self._committer.commit_last(within_s=_LAST_COMMIT_S)
+
+    def _thread(self, name: str, task: Callable[[], None]) -> Thread:
+        return Thread(target=self._guard, args=(task,), name=f"stream-{name}", daemon=True)
+
+    def _guard(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001 - raised again in the trainer's thread
+            self._failure = error
+            self._feeder.stop(drain_s=0.0)

@@ -1,0 +1,163 @@
+"""Where a topic begins and ends, and how far a consumer group has committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from services.settings.root import KafkaSettings
+from services.stream.errors import CommitRefused, SourceMissing, StreamError
+from services.stream.offsets import begin_offsets, explain, stable_ends
+
+_MARK: Final = "penstock epoch="
+"""What our commits carry as metadata: a commit without it was made by somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An offset of the group. `epoch` is None when Penstock did not write it."""
+
+    offset: int
+    epoch: int | None
+
+
+class Topic:
+    """One topic as a consumer group sees it. Every method blocks for `timeout_s` at most.
+
+    Methods raise SourceUnavailable when no broker answers, SourceMissing when there is no such topic.
+    """
+
+    def __init__(self, kafka: KafkaSettings, name: str, group: str) -> None:
+        self.name = name
+        self._group = group
+        self._where = kafka.bootstrap
+        self._timeout_s = kafka.timeout_s
+        self._admin = AdminClient(kafka.client(log_level=2))
+        self.consumer = Consumer(kafka.client(**_reading(group)))
+        """Reads ranges by manual assignment; never a member of the group."""
+        self._partitions: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.consumer.close()
+
+    def partitions(self) -> tuple[int, ...]:
+        """The partitions that there are now."""
+        with self._asking():
+            # A request that names a topic creates it on some brokers: the first names none.
+            asked = {"topic": self.name} if self._partitions else {}
+            found = self.consumer.list_topics(timeout=self._timeout_s, **asked).topics.get(self.name)
+        if found is None:
+            raise SourceMissing(self.name, self._where)
+        if found.error is not None:
+            raise self._meaning(found.error)
+        partitions = tuple(sorted(found.partitions))
+        if partitions != self._partitions:
+            with self._asking():
+                # The admin client answers for partitions from what it remembers of the topic.
+                self._admin.list_topics(self.name, timeout=self._timeout_s)
+        self._partitions = partitions
+        return partitions
+
+    def begins(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The first offset that Kafka still has of each."""
+        with self._asking():
+            return begin_offsets(self._admin, self.name, partitions, timeout_s=self._timeout_s)
+
+    def ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The last stable offset of each: what lies below it is committed or aborted for good.
+
+        A partition without a leader is left out; it comes back with its leader.
+        """
+        with self._asking():
+            return stable_ends(self._admin, self.name, partitions, timeout_s=self._timeout_s)
+
+    def extent(self, partition: int) -> tuple[int, int]:
+        """Where the log of one partition begins and ends, from its leader alone."""
+        with self._asking():
+            low, high = self.consumer.get_watermark_offsets(
+                TopicPartition(self.name, partition), timeout=self._timeout_s, cached=False
+            )
+        return low, high
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, Commit]:
+        """What the group has committed; partitions that it never committed are left out."""
+        asked = [TopicPartition(self.name, partition) for partition in partitions]
+        with self._asking():
+            found = self.consumer.committed(asked, timeout=self._timeout_s)
+        commits = {}
+        for answer in found:
+            if answer.error is not None:
+                raise self._meaning(answer.error)
+            if answer.offset >= 0:
+                commits[answer.partition] = Commit(answer.offset, _epoch_of(answer.metadata))
+        return commits
+
+    def commit(self, offsets: Mapping[int, int], *, epoch: int) -> None:
+        """Commit for the group, without being a member. Raises CommitRefused.
+
+        Through the admin client, which gives up in time: a consumer's commit waits most of a minute
+        for a coordinator that is away. A group with live members refuses, and says so for each
+        partition only.
+        """
+        mark = f"{_MARK}{epoch}"
+        wanted = [TopicPartition(self.name, p, offset, mark) for p, offset in offsets.items()]
+        try:
+            (answer,) = self._admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(self._group, wanted)], request_timeout=self._timeout_s
+            ).values()
+            places = answer.result().topic_partitions
+        except KafkaException as error:
+            raise CommitRefused(self._group, self.name, error.args[0]) from error
+        for place in places:
+            if place.error is not None:
+                raise CommitRefused(self._group, self.name, place.error)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise self._meaning(error.args[0]) from error
+
+    def _meaning(self, error: KafkaError) -> StreamError:
+        return explain(error, topic=self.name, where=self._where)
+
+
+def _reading(group: str) -> dict[str, str | int | bool]:
+    """How ranges are read: nothing is skipped silently, jumps fetch little that is not used."""
+    return {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # With the default, a range that retention has deleted would be skipped without a word.
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "fetch.wait.max.ms": 10,
+        # The three together keep what is fetched near what is used when jumping between ranges.
+        "queued.min.messages": 1000,
+        "fetch.queue.backoff.ms": 2,
+        "fetch.message.max.bytes": 262_144,
+        "log_level": 2,
+    }
+
+
+def _epoch_of(metadata: str | None) -> int | None:
+    """
+    >>> _epoch_of("penstock epoch=12"), _epoch_of("")
+    (12, None)
+    """
+    number = (metadata or "").removeprefix(_MARK)
+    return int(number) if metadata and metadata.startswith(_MARK) and number.isdigit() else None

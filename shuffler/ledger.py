@@ -1,0 +1,282 @@
+"""The ledger: who may train which offsets, and how far everything is trained.
+
+Below `next` of a partition every offset is out on a lease, returned and
+waiting to be given out again, or done; at or above it nothing was ever given
+out. So the ranges done need not be kept: the watermark is the lowest offset
+that is out, returned or next, and no operation can move it back.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shuffler.errors import LeaseLost, NotOpened
+from shuffler.lease import Lease, Progress
+
+_RETURNED = float("-inf")
+"""What came back has waited longest, whatever the clock says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for every lease of a job."""
+
+    ttl_s: float = 15.0
+    """A worker silent for this long loses its leases."""
+    patience_s: float = 10.0
+    """A partition that nobody read for this long comes first: none waits for ever."""
+    turn_s: float = 10.0
+    """Whoever commits the watermark has this long before another may."""
+
+
+@dataclass(slots=True)
+class _Partition:
+    next: int
+    end: int
+    returned: list[tuple[int, int]] = field(default_factory=list)
+    waiting_since_s: float | None = None
+    """Set while something is unleased: since when nobody has taken from it."""
+
+    def unleased(self) -> int:
+        return self.end - self.next + sum(stop - start for start, stop in self.returned)
+
+
+class Ledger:
+    """The leases of one job. Time is an argument; nothing here does I/O.
+
+    A worker's leases live and lapse together, with the worker: whatever it
+    does here, or `renew` alone, says that it is alive.
+
+    >>> ledger = Ledger(Terms(ttl_s=15))
+    >>> ledger.open({0: 100}, now_s=0)
+    >>> ledger.extend({0: 150}, now_s=0)
+    >>> lease = ledger.acquire("w", samples=30, prefer=(), now_s=0)
+    >>> lease.start, lease.end
+    (100, 130)
+    >>> ledger.complete(lease, trained=30, late=0)
+    >>> ledger.progress().watermarks
+    {0: 130}
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._epoch = 0
+        self._partitions: dict[int, _Partition] = {}
+        self._leases: dict[int, Lease] = {}
+        self._alive_until_s: dict[str, float] = {}
+        self._reads: dict[str, int] = {}
+        self._settled: dict[str, int] = {}
+        self._tokens = 0
+        self._trained = self._late = self._repeated = self._lost = 0
+        self._turn: tuple[str, float] | None = None
+        self._turn_ended_s: float | None = None
+
+    def open(self, starts: Mapping[int, int], *, after_epoch: int = 0, now_s: float) -> None:
+        """Make partitions known, each starting at its offset. Known ones stay as they are.
+
+        A new ledger gets an epoch that is higher than `after_epoch`, the last one heard of, and than
+        any that a clock which is right could have given: leases of a lost ledger stay lost.
+        """
+        if not self._epoch:
+            self._epoch = max(after_epoch + 1, int(now_s * 1000))
+        for partition, start in starts.items():
+            self._partitions.setdefault(partition, _Partition(start, start))
+
+    def extend(self, ends: Mapping[int, int], *, now_s: float) -> None:
+        """Offsets below these may be leased. An end never moves back. Raises NotOpened."""
+        for partition in ends:
+            self._known(partition)
+        for partition, end in ends.items():
+            book = self._partitions[partition]
+            if end > book.end:
+                book.end = end
+                if book.waiting_since_s is None:
+                    book.waiting_since_s = now_s
+
+    def acquire(self, worker: str, *, samples: int, prefer: Sequence[int], now_s: float) -> Lease | None:
+        """A range of at most `samples` offsets for `worker`, or None when nothing is unleased.
+
+        What was returned comes before what is new, in every partition and
+        among them. Lapsed leases are taken back first.
+        """
+        if samples < 1:
+            raise ValueError(f"samples is {samples}; a lease holds at least one")
+        if not self._partitions:
+            raise NotOpened
+        self.expire(now_s=now_s)
+        self.renew(worker, now_s=now_s)
+        partition = self._choose(worker, samples, prefer, now_s)
+        if partition is None:
+            return None
+        start, end = self._take(self._partitions[partition], samples, now_s)
+        self._tokens += 1
+        self._reads[worker] = partition
+        lease = Lease(
+            partition, start, end, worker, self._tokens, self._epoch, expires_at_s=now_s + self._terms.ttl_s
+        )
+        self._leases[lease.token] = lease
+        return lease
+
+    def renew(self, worker: str, *, now_s: float) -> None:
+        """`worker` is alive: what it still holds lasts for another time-to-live."""
+        self._forgive_deafness(now_s)
+        self._alive_until_s[worker] = now_s + self._terms.ttl_s
+
+    def complete(self, lease: Lease, *, trained: int, late: int, lost: int = 0) -> None:
+        """The whole range is trained, or lost to Kafka. Raises LeaseLost and changes nothing.
+
+        Settling the same lease twice in a row is settling it once: the first answer may have been
+        lost on its way to the worker.
+        """
+        if not self._is_settled(lease):
+            self._settle(lease, trained, late, lost)
+
+    def release(self, lease: Lease, *, upto: int, trained: int, late: int, lost: int = 0) -> None:
+        """Give back [upto, end); what lies before is trained. Raises LeaseLost and changes nothing."""
+        if not lease.start <= upto <= lease.end:
+            raise ValueError(f"upto is {upto}, outside of [{lease.start}, {lease.end}]")
+        if self._is_settled(lease):
+            return
+        self._settle(lease, trained, late, lost)
+        if upto < lease.end:
+            self._take_back(lease.partition, upto, lease.end)
+
+    def expire(self, *, now_s: float) -> tuple[Lease, ...]:
+        """Take back the leases of workers that fell silent, and say which."""
+        self._forgive_deafness(now_s)
+        silent = {worker for worker, until_s in self._alive_until_s.items() if until_s <= now_s}
+        lapsed = tuple(lease for lease in self._leases.values() if lease.worker in silent)
+        for lease in lapsed:
+            del self._leases[lease.token]
+            self._repeated += lease.end - lease.start
+            self._take_back(lease.partition, lease.start, lease.end)
+        for worker in silent:
+            del self._alive_until_s[worker]
+            self._reads.pop(worker, None)
+            self._settled.pop(worker, None)
+        return lapsed
+
+    def take_turn(self, worker: str, *, every_s: float, now_s: float) -> bool:
+        """Whether `worker` may commit the watermark now: one at a time, `every_s` after the last."""
+        if self._turn is not None and now_s < self._turn[1]:
+            return False
+        if self._turn_ended_s is not None and now_s < self._turn_ended_s + every_s:
+            return False
+        self._turn = (worker, now_s + self._terms.turn_s)
+        return True
+
+    def end_turn(self, worker: str, *, now_s: float) -> None:
+        """The watermark is committed. Nothing happens when the turn had passed to another."""
+        if self._turn is not None and self._turn[0] == worker:
+            self._turn, self._turn_ended_s = None, now_s
+
+    def leases(self) -> tuple[Lease, ...]:
+        """What is out, oldest first."""
+        return tuple(self._leases.values())
+
+    def progress(self) -> Progress:
+        """Where the job stands."""
+        return Progress(
+            watermarks=watermarks(
+                {p: book.next for p, book in self._partitions.items()},
+                [(lease.partition, lease.start) for lease in self._leases.values()]
+                + [(p, start) for p, book in self._partitions.items() for start, _ in book.returned],
+            ),
+            ends={p: book.end for p, book in sorted(self._partitions.items())},
+            trained=self._trained,
+            late=self._late,
+            repeated=self._repeated,
+            lost=self._lost,
+            epoch=self._epoch,
+        )
+
+    def _forgive_deafness(self, now_s: float) -> None:
+        """Nobody at all was heard for half a time-to-live: it was the ledger that could not be
+        reached. Everybody gets another time-to-live to come back."""
+        heard_until_s = max(self._alive_until_s.values(), default=now_s)
+        if heard_until_s - now_s < self._terms.ttl_s / 2:
+            self._alive_until_s = dict.fromkeys(self._alive_until_s, now_s + self._terms.ttl_s)
+
+    def _known(self, partition: int) -> _Partition:
+        if partition not in self._partitions:
+            raise NotOpened(partition)
+        return self._partitions[partition]
+
+    def _choose(self, worker: str, samples: int, prefer: Sequence[int], now_s: float) -> int | None:
+        """Overdue first; else home, where reading on beats a jump to what is not far worse.
+
+        Home is the preferred partitions, or all of them while those are empty.
+        """
+        unleased = {p: book.unleased() for p, book in self._partitions.items() if book.unleased()}
+        if not unleased:
+            return None
+        since_s, oldest = min(
+            (book.waiting_since_s, p)
+            for p, book in self._partitions.items()
+            if book.waiting_since_s is not None
+        )
+        if since_s <= now_s - self._terms.patience_s:
+            return oldest
+        home = [p for p in prefer if p in unleased] or list(unleased)
+        most = max(home, key=lambda p: (unleased[p], p))
+        last = self._reads.get(worker)
+        if last in home and unleased[last] >= min(samples, unleased[most] / 2):
+            return last
+        return most
+
+    def _take(self, book: _Partition, samples: int, now_s: float) -> tuple[int, int]:
+        if book.returned:
+            start, stop = book.returned.pop(0)
+            end = min(stop, start + samples)
+            if end < stop:
+                book.returned.insert(0, (end, stop))
+        else:
+            start, end = book.next, min(book.end, book.next + samples)
+            book.next = end
+        if not book.unleased():
+            book.waiting_since_s = None
+        elif not book.returned:
+            book.waiting_since_s = now_s
+        return start, end
+
+    def _take_back(self, partition: int, start: int, end: int) -> None:
+        book = self._partitions[partition]
+        insort(book.returned, (start, end))
+        book.waiting_since_s = _RETURNED
+
+    def _is_settled(self, lease: Lease) -> bool:
+        return lease.epoch == self._epoch and self._settled.get(lease.worker) == lease.token
+
+    def _settle(self, lease: Lease, trained: int, late: int, lost: int) -> None:
+        check_counts(lease, trained=trained, late=late, lost=lost)
+        if lease.epoch != self._epoch or lease.token not in self._leases:
+            raise LeaseLost(lease)
+        del self._leases[lease.token]
+        self._settled[lease.worker] = lease.token
+        self._trained += trained
+        self._late += late
+        self._lost += lost
+
+
+def check_counts(lease: Lease, *, trained: int, late: int, lost: int) -> None:
+    """Raise ValueError unless the counts can be those of `lease`.
+
+    Fewer than its offsets may be samples: transactions and compaction leave gaps.
+    """
+    length = lease.end - lease.start
+    if not (0 <= late <= trained and lost >= 0 and trained + lost <= length):
+        raise ValueError(f"{trained=}, {late=}, {lost=} cannot be of a lease over {length} offsets")
+
+
+def watermarks(upper: Mapping[int, int], undone: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Per partition, the lowest offset of `upper` and of what is `undone`, given as (partition, start).
+
+    >>> watermarks({0: 50, 1: 7}, [(0, 20), (0, 30)])
+    {0: 20, 1: 7}
+    """
+    low = dict(sorted(upper.items()))
+    for partition, start in undone:
+        low[partition] = min(low[partition], start)
+    return low

@@ -1,0 +1,146 @@
+"""What holds for every plan of who owns what."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shuffler.assignment import Assignment
+from shuffler.rebalance import TOLERANCE, rebalance
+
+names = st.sampled_from([f"w{number}" for number in range(8)])
+loads = st.lists(st.floats(0, 1e6, allow_nan=False), max_size=24)
+speeds = st.dictionaries(names, st.floats(0.1, 1000.0), min_size=1)
+assignments = st.dictionaries(
+    st.integers(0, 30), st.lists(names, min_size=1, max_size=3, unique=True).map(tuple)
+).map(Assignment)
+
+
+def carried(assignment: Assignment, partition_loads: list[float]) -> dict[str, float]:
+    """What each worker carries, a shared partition in equal parts."""
+    total = dict.fromkeys(assignment.workers(), 0.0)
+    for partition, owners in assignment.owners.items():
+        for owner in owners:
+            total[owner] += partition_loads[partition] / len(owners)
+    return total
+
+
+@given(assignments, loads, speeds)
+def test_every_partition_has_an_owner_and_every_owner_lives(
+    current: Assignment, partition_loads: list[float], worker_speeds: dict[str, float]
+) -> None:
+    after = rebalance(current, partition_loads, worker_speeds)
+
+    assert set(after.owners) == set(range(len(partition_loads)))
+    assert all(after.owners.values())
+    assert after.workers() <= worker_speeds.keys()
+
+
+@given(assignments, loads, speeds)
+def test_nobody_owns_a_partition_twice(
+    current: Assignment, partition_loads: list[float], worker_speeds: dict[str, float]
+) -> None:
+    after = rebalance(current, partition_loads, worker_speeds)
+
+    assert all(len(set(owners)) == len(owners) for owners in after.owners.values())
+
+
+@given(assignments, loads, speeds)
+def test_every_live_worker_gets_something_where_there_is_anything(
+    current: Assignment, partition_loads: list[float], worker_speeds: dict[str, float]
+) -> None:
+    after = rebalance(current, partition_loads, worker_speeds)
+
+    assert after.workers() == (worker_speeds.keys() if partition_loads else set())
+
+
+@given(assignments, loads, speeds)
+def test_planning_again_moves_nothing(
+    current: Assignment, partition_loads: list[float], worker_speeds: dict[str, float]
+) -> None:
+    settled = rebalance(current, partition_loads, worker_speeds)
+
+    assert rebalance(settled, partition_loads, worker_speeds) == settled
+
+
+@given(assignments, loads, speeds, st.randoms(use_true_random=False))
+def test_the_order_in_which_workers_are_named_does_not_matter(
+    current: Assignment, partition_loads: list[float], worker_speeds: dict[str, float], random: object
+) -> None:
+    shuffled = list(worker_speeds.items())
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+
+    assert rebalance(current, partition_loads, dict(shuffled)) == rebalance(
+        current, partition_loads, worker_speeds
+    )
+
+
+@given(assignments, loads)
+def test_without_workers_nobody_owns_anything(current: Assignment, partition_loads: list[float]) -> None:
+    assert rebalance(current, partition_loads, {}) == Assignment()
+
+
+@given(st.integers(1, 8), st.integers(1, 6), st.floats(1.0, 1000.0))
+def test_even_partitions_over_even_workers_are_within_tolerance(workers: int, each: int, load: float) -> None:
+    partition_loads = [load] * (workers * each)
+    worker_speeds = {f"w{number}": 10.0 for number in range(workers)}
+
+    after = carried(rebalance(Assignment(), partition_loads, worker_speeds), partition_loads)
+
+    assert max(after.values()) <= load * each * (1 + TOLERANCE)
+
+
+@given(st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=24), speeds)
+def test_no_single_move_would_lower_a_peak_out_of_tolerance(
+    partition_loads: list[float], worker_speeds: dict[str, float]
+) -> None:
+    """The plan is where greedy moves end; what is then uneven is a partition too hot to move."""
+    after = rebalance(Assignment(), partition_loads, worker_speeds)
+    first = Assignment({p: owners[:1] for p, owners in after.owners.items()})
+    load = dict.fromkeys(worker_speeds, 0.0) | carried(first, partition_loads)
+    most = max(load, key=lambda w: load[w] / worker_speeds[w])
+    peak = load[most] / worker_speeds[most]
+    fair = sum(partition_loads) / sum(worker_speeds.values())
+    if peak <= fair * (1 + TOLERANCE) * (1 + 1e-6):
+        return
+    least = min(load, key=lambda w: load[w] / worker_speeds[w])
+    helps = [
+        p
+        for p in first.partitions_of(most)
+        if (load[least] + partition_loads[p]) / worker_speeds[least] < peak * (1 - 1e-3)
+    ]
+
+    assert not helps
+
+
+@given(st.integers(2, 8), st.integers(2, 6))
+def test_a_worker_that_joins_takes_about_its_share_and_no_others_move(workers: int, each: int) -> None:
+    before_speeds = {f"w{number}": 1.0 for number in range(workers)}
+    partition_loads = [1.0] * (workers * (workers + 1) * each)
+    before = rebalance(Assignment(), partition_loads, before_speeds)
+
+    after = rebalance(before, partition_loads, {**before_speeds, "new": 1.0})
+
+    moved = [p for p in before.owners if before.owners[p] != after.owners[p]]
+    assert all(after.owners[p] == ("new",) for p in moved)
+    share = len(partition_loads) / (workers + 1)
+    assert share * (1 - 2 * TOLERANCE * workers) <= len(moved) <= share + 1
+    assert len(moved) > 0
+
+
+@given(assignments, loads, speeds)
+def test_a_worker_that_leaves_takes_only_its_own_partitions_with_it(
+    current: Assignment, partition_loads: list[float], worker_speeds: dict[str, float]
+) -> None:
+    """As far as tolerance allows: with even loads nobody else has to move."""
+    even = [1.0] * len(partition_loads)
+    same = dict.fromkeys(worker_speeds, 1.0)
+    before = rebalance(current, even, same)
+    leaver, *others = sorted(same)
+    if not others:
+        return
+
+    after = rebalance(before, even, dict.fromkeys(others, 1.0))
+
+    kept = [p for p, owners in before.owners.items() if owners[0] != leaver]
+    assert sum(before.owners[p][0] != after.owners[p][0] for p in kept) <= len(others)

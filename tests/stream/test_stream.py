@@ -1,0 +1,110 @@
+"""Streams on every kind of Kafka: everything is trained, and Kafka's own tools see how far."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from services.settings import Settings
+from services.stream.sdk import stream
+from tests.servers.kafka import KafkaUnderTest
+from tests.stream.streams import JOB, committed, produce, progress_of, settings_for, trained_all, training
+
+
+def test_two_workers_train_every_sample_once(every_kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
+    topic = every_kafka.new_topic(3)
+    samples = produce(every_kafka.bootstrap, topic, {0: 700, 1: 200, 2: 33})
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group)
+
+    with training(settings, "a", "b") as (one, other):
+        progress = trained_all(settings, samples)
+
+    assert one.seen + other.seen == dict.fromkeys(
+        [(p, offset) for p, count in ((0, 700), (1, 200), (2, 33)) for offset in range(count)], 1
+    )
+    assert progress.watermarks == progress.ends == {0: 700, 1: 200, 2: 33}
+    assert (progress.repeated, progress.lost, progress.late) == (0, 0, 0)
+    assert committed(settings, 3) == {0: 700, 1: 200, 2: 33}
+
+
+def test_samples_that_arrive_later_are_trained_too(
+    every_kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = every_kafka.new_topic(2)
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group)
+
+    with training(settings, "a"):
+        for wave in range(1, 4):
+            produce(every_kafka.bootstrap, topic, {0: 10, 1: 120})
+            trained_all(settings, 130 * wave)
+
+    assert committed(settings, 2) == {0: 30, 1: 360}
+
+
+def test_a_worker_that_leaves_gives_back_what_it_did_not_read(
+    every_kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = every_kafka.new_topic(1)
+    samples = produce(every_kafka.bootstrap, topic, {0: 5_000})
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group, shuffle={"lease_s": 60.0})
+    with stream(settings, JOB, worker="leaver") as batches:
+        taken = 0
+        for batch in batches:
+            taken += len(batch)
+            batch.done()
+            batches.stop()
+    left_at = progress_of(settings)
+    assert left_at.trained == taken == left_at.watermarks[0] < samples
+
+    with training(settings, "other"):
+        progress = trained_all(settings, samples)
+
+    assert progress.repeated == 0
+    assert progress.watermarks == {0: samples}
+
+
+def test_breaking_out_of_the_loop_gives_back_what_is_not_done(
+    every_kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = every_kafka.new_topic(1)
+    samples = produce(every_kafka.bootstrap, topic, {0: 300})
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group)
+    with stream(settings, JOB, worker="a") as batches:
+        next(batches).done()
+        next(batches)  # taken, never done
+
+    assert progress_of(settings).trained == 50
+    with training(settings, "b") as (other,):
+        trained_all(settings, samples)
+    assert sorted(offset for _, offset in other.seen) == list(range(50, samples))
+
+
+@pytest.mark.parametrize(("start", "expected"), [("committed", 30), ("earliest", 80), ("latest", 0)])
+def test_a_new_job_starts_where_its_settings_say(
+    every_kafka: KafkaUnderTest, redis_url: str, group: str, start: str, expected: int
+) -> None:
+    topic = every_kafka.new_topic(1)
+    produce(every_kafka.bootstrap, topic, {0: 80})
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group, shuffle={"start": start})
+    somebody_elses_commit(settings, offset=50)
+
+    with training(settings, "a"):
+        trained_all(settings, expected)
+        produce(every_kafka.bootstrap, topic, {0: 5})
+        trained_all(settings, expected + 5)
+
+
+def test_late_samples_are_counted(every_kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
+    topic = every_kafka.new_topic(1)
+    samples = produce(every_kafka.bootstrap, topic, {0: 60})
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group, slo={"fresh_within_s": 0.001})
+
+    with training(settings, "a"):
+        assert trained_all(settings, samples).late == samples
+
+
+def somebody_elses_commit(settings: Settings, *, offset: int) -> None:
+    job = settings.jobs[JOB]
+    consumer = Consumer(settings.kafka.client(**{"group.id": job.group_of(JOB), "log_level": 2}))
+    consumer.commit(offsets=[TopicPartition(job.topic, 0, offset)], asynchronous=False)
+    consumer.close()
