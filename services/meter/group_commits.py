@@ -1,0 +1,50 @@
+"""Asks Kafka how far a consumer group has committed, without joining it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from services.control.errors import TrafficUnavailable
+from services.meter.kafka_offsets import QUIET
+
+SHORT_PATIENCE_S = 1.0
+"""How long a coordinator that did not answer last time is waited for."""
+
+
+class GroupCommits:
+    """The commits of one group. Blocking; one thread at a time.
+
+    A consumer that never subscribes is asked, because
+    `AdminClient.list_consumer_group_offsets` aborts the whole process when the
+    group's coordinator goes away (librdkafka issues 3663, 4605, 5040; seen with 2.16).
+    """
+
+    def __init__(self, client: Mapping[str, Any], *, group: str, timeout_s: float = 5.0) -> None:
+        self._group = group
+        self._cluster = str(client.get("bootstrap.servers", "?"))
+        self._timeout_s = self._patience_s = timeout_s
+        self._reader = Consumer({**QUIET, **client, "group.id": group, "enable.auto.commit": False})
+
+    def read(self, topic: str, partitions: int) -> Mapping[int, int]:
+        """What is committed, by partition; those without a commit (-1) are left out.
+
+        Raises TrafficUnavailable when the coordinator does not answer.
+        """
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        try:
+            answers = self._reader.committed(wanted, timeout=self._patience_s)
+        except KafkaException as error:
+            self._patience_s = min(SHORT_PATIENCE_S, self._timeout_s)
+            raise TrafficUnavailable(
+                f"the commits of group {self._group!r} cannot be read from {self._cluster}: "
+                f"{error.args[0].str()}"
+            ) from error
+        self._patience_s = self._timeout_s
+        return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        self._reader.close()

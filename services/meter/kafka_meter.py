@@ -1,0 +1,162 @@
+"""The meter of one topic: asks Kafka, keeps the books, answers the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+
+from forecasting.history import TrafficHistory
+from services.control.errors import StateUnavailable, TrafficUnavailable
+from services.control.ports import Clock
+from services.control.types import TrafficReading
+from services.meter.account import TopicAccount, Trained
+from services.meter.figures import MeterFigures
+from services.meter.history import RESOLUTIONS, Resolution
+from services.meter.sources import MeterSource, ThreadedSource
+from services.meter.standing import Uncommitted
+from services.meter.topic_offsets import TopicOffsets
+from shuffler.lease import Progress
+
+log = structlog.get_logger()
+
+ProgressSource = Callable[[], Awaitable[Mapping[int, int] | Progress]]
+"""How far each partition is trained, when not the group's commits but the ledger knows.
+
+The ledger's whole Progress also tells how many samples there are to an offset.
+"""
+
+FIRST_WINDOW_S = 1.0
+"""The first rate is measured over this long: a single look at the offsets tells none."""
+
+
+class KafkaMeter:
+    """Measures one topic when read. One poll never overlaps the next.
+
+    A poll that fails gives the last good reading, `degraded` and with its own
+    time: on doubt traffic is what it was, never zero.
+    """
+
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        *,
+        topic: str,
+        group: str,
+        clock: Clock,
+        step_s: float = 60.0,
+        window_s: float = 10.0,
+        gap_s: float = 30.0,
+        timeout_s: float = 5.0,
+        resolutions: Sequence[Resolution] = RESOLUTIONS,
+        uncommitted: Uncommitted = "earliest",
+        progress: ProgressSource | None = None,
+        source: MeterSource | None = None,
+        elapsed_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`progress` replaces the group's commits; `source` shares the polls of a fleet.
+
+        Traffic not seen for `gap_s` is a gap in the history.
+        """
+        self._topic = topic
+        self._clock = clock
+        self._elapsed_s = elapsed_s
+        self._progress = progress
+        self._source: MeterSource = source or ThreadedSource(
+            TopicOffsets(client, topic=topic, group=group, timeout_s=timeout_s, elapsed_s=elapsed_s),
+            name=topic,
+        )
+        self.account = TopicAccount(
+            topic,
+            step_s=step_s,
+            window_s=window_s,
+            gap_s=gap_s,
+            resolutions=resolutions,
+            uncommitted=uncommitted,
+        )
+        self._trouble = ""
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let a poll under way end, then let go of the cluster."""
+        await self._source.close()
+
+    def seed(self, past: TrafficHistory) -> None:
+        """Take over a past known from elsewhere; what was measured here stays."""
+        self.account.rates.seed(past)
+
+    def history(self) -> TrafficHistory:
+        """The past arrival rates at `step_s`, gaps as NaN."""
+        return self.account.history()
+
+    def figures(self) -> MeterFigures:
+        """The meter's own numbers, for metrics."""
+        return self.account.figures(now_s=self._clock.now_s())
+
+    async def read(self) -> TrafficReading:
+        """Measure now, or tell the last good reading with what is wrong.
+
+        Raises TrafficUnavailable when nothing was ever measured. The first
+        call takes a second longer, to see the offsets move.
+        """
+        async with self._one_at_a_time:
+            try:
+                reading = await self._measure() or await self._measure_again()
+            except TrafficUnavailable as error:
+                reading = self.account.fail(error)
+            self._tell(reading.degraded)
+            return reading
+
+    async def _measure_again(self) -> TrafficReading:
+        """A first look at the offsets tells no rate: look again after a while."""
+        await self._clock.sleep_until(self._clock.now_s() + FIRST_WINDOW_S)
+        reading = await self._measure()
+        if reading is None:
+            raise TrafficUnavailable(f"no partition of topic {self._topic!r} answered twice")
+        return reading
+
+    async def _measure(self) -> TrafficReading | None:
+        progress = await self._read_progress()
+        poll = await self._source.poll()
+        epoch_s = self._clock.now_s() - self._elapsed_s()
+        reading = self.account.take(poll, progress, epoch_s=epoch_s)
+        if not self.account.doubtful:
+            return reading
+        return await self._source.with_times(partial(self.account.date, epoch_s=epoch_s))
+
+    async def _read_progress(self) -> Trained:
+        """Asked for before the ends: a sample may then count as lag for a moment, but none is missed.
+
+        Without any progress there is no lag to tell, and the first reading fails; later ones hold the last.
+        """
+        try:
+            if self._progress is None:
+                return await self._source.commits()
+            return await self._progress()
+        except (StateUnavailable, TrafficUnavailable) as error:
+            if self.account.reading is None:
+                raise TrafficUnavailable(f"topic {self._topic!r} cannot be measured: {error}") from error
+            return error
+
+    def _tell(self, trouble: str) -> None:
+        """Log what is wrong when it begins, changes or ends."""
+        if trouble == self._trouble:
+            return
+        if trouble:
+            log.warning("meter_degraded", topic=self._topic, trouble=trouble)
+        else:
+            log.info("meter_recovered", topic=self._topic)
+        self._trouble = trouble
