@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +14,34 @@ LEVELS: tuple[float, ...] = (0.1, 0.5, 0.9, 0.95, 0.99)
 """The quantiles that every forecaster gives."""
 
 
+PEAK_SHARE = 0.2
+"""Peaks are told over this share of the horizon: a quarter of an hour in an hour and a quarter."""
+
+
+def steps_in(horizon_s: float, step_s: float) -> int:
+    """Bins that a horizon touches, at least one.
+
+    >>> steps_in(3600.0, 60.0), steps_in(4500.0, 1800.0)
+    (60, 3)
+    """
+    return max(1, math.ceil(horizon_s / step_s - 1e-9))
+
+
+def peak_bins(step_s: float, horizon_s: float) -> int:
+    """Bins of the interval over which a forecaster tells the highest rate.
+
+    >>> peak_bins(60.0, 4500.0), peak_bins(1800.0, 4500.0)
+    (15, 1)
+    """
+    return max(1, math.ceil(PEAK_SHARE * horizon_s / step_s - 1e-9))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
     """Quantile paths of the rate: `paths[q, i]` for bin i after `issued_at_s`, at `levels[q]`.
 
+    `peaks[q, i]` is the quantile of the *highest* rate over the `peak_s` that start with
+    bin i: the 0.95 quantile of a maximum is more than the maximum of 0.95 quantiles.
     `data_age_s` is how old the newest measurement behind it was when it was issued.
     """
 
@@ -26,21 +51,32 @@ class Forecast:
     model: str
     levels: tuple[float, ...] = LEVELS
     data_age_s: float = 0.0
+    peaks: Rates | None = None
+    peak_s: float = 0.0
+    score: float | None = None
+    """Live score of what was served: pinball loss at 0.95 over the mean rate; None when not scored yet."""
+    trouble: str = ""
+    """Why this is not the forecast that was asked for, in words for an operator; empty when it is."""
 
     def __post_init__(self) -> None:
-        paths = np.array(self.paths, dtype=np.float64)
+        if self.step_s <= 0:
+            raise InvalidTraffic(f"step_s is {self.step_s}; it must be a positive number of seconds")
+        object.__setattr__(self, "paths", self._checked(self.paths))
+        if self.peaks is not None:
+            object.__setattr__(self, "peaks", self._checked(self.peaks))
+
+    def _checked(self, given: Rates) -> Rates:
+        paths = np.array(given, dtype=np.float64)
         if paths.ndim != 2 or paths.shape[0] != len(self.levels) or paths.shape[1] == 0:
             raise InvalidTraffic(
                 f"forecast paths have shape {paths.shape}; expected ({len(self.levels)}, steps >= 1)"
             )
-        if not np.all(np.isfinite(paths)) or np.any(paths < 0):
+        if not np.isfinite(paths).all() or (paths < 0).any():
             raise InvalidTraffic(f"{self.model} gave rates that are not finite or are negative")
-        if np.any(np.diff(paths, axis=0) < 0):
+        if (paths[1:] < paths[:-1]).any():
             raise InvalidTraffic(f"{self.model} gave crossing quantiles")
-        if self.step_s <= 0:
-            raise InvalidTraffic(f"step_s is {self.step_s}; it must be a positive number of seconds")
         paths.flags.writeable = False
-        object.__setattr__(self, "paths", paths)
+        return paths
 
     @property
     def horizon_s(self) -> float:
@@ -49,15 +85,17 @@ class Forecast:
 
     def path(self, level: float) -> Rates:
         """The path at a quantile level; a level between two given ones takes the higher, the safe side."""
-        index = int(np.searchsorted(self.levels, level - 1e-9))
-        path: Rates = self.paths[min(index, len(self.levels) - 1)]
+        path: Rates = self.paths[self._row(level)]
         return path
+
+    def _row(self, level: float) -> int:
+        return min(int(np.searchsorted(self.levels, level - 1e-9)), len(self.levels) - 1)
 
     def peak(self, level: float, *, from_s: float, until_s: float) -> float:
         """Highest rate at `level` in the bins that touch [from_s, until_s].
 
-        Looking past the end uses the last bin: a short forecast must not
-        read as a quiet future.
+        Where peaks are known, those of the intervals that lie inside count too. Looking
+        past the end uses the last bin: a short forecast must not read as a quiet future.
 
         >>> paths = np.array([[5.0, 9.0, 7.0]])
         >>> ahead = Forecast(issued_at_s=0.0, step_s=10.0, paths=paths, model="doc", levels=(0.5,))
@@ -67,4 +105,8 @@ class Forecast:
         steps = self.paths.shape[1]
         first = min(max(int((from_s - self.issued_at_s) // self.step_s), 0), steps - 1)
         last = min(max(int((until_s - self.issued_at_s) // self.step_s), first), steps - 1)
-        return float(self.path(level)[first : last + 1].max())
+        highest = float(self.path(level)[first : last + 1].max())
+        inside = last + 2 - round(self.peak_s / self.step_s)
+        if self.peaks is None or inside <= first:
+            return highest
+        return max(highest, float(self.peaks[self._row(level)][first:inside].max()))

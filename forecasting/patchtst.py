@@ -1,0 +1,108 @@
+"""PatchTST by numpy alone: the trained network is served without torch.
+
+The forward pass of neuralforecast's PatchTST in its evaluation mode, from its weights
+by name. It is small enough (two layers, thirteen patches) that numpy answers for a
+thousand topics in some tens of milliseconds, and the controller needs neither torch
+(hundreds of MB) nor neuralforecast (seconds to import).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forecasting.batch import Batch
+from forecasting.features import Features
+from forecasting.forecast import LEVELS
+from forecasting.learned import Quantiles, in_order
+from forecasting.network import NetworkSpec, Weights, inputs_of, read_positions
+
+Array = NDArray[np.float32]
+
+_ROWS = 256
+"""Rows at a time: what they need stays in the cache."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PatchTst:
+    """A trained PatchTST. `offsets` are added to its log quantiles (KINDS, leads, LEVELS)."""
+
+    spec: NetworkSpec
+    weights: Weights
+    offsets: NDArray[np.float64]
+    needs: int
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def quantiles(self, batch: Batch, features: Features) -> Quantiles:
+        """(rows, KINDS, leads, LEVELS)"""
+        answers = self.answers(inputs_of(batch, features.level, self.spec))
+        logs = read_positions(answers.astype(np.float64), self.spec, batch.grid)
+        return in_order(features.level.to_rates(logs + self.offsets))
+
+    def answers(self, inputs: Array) -> Array:
+        """(rows, positions, LEVELS), as the torch module answers in its evaluation mode."""
+        pieces = [self._answer(inputs[at : at + _ROWS]) for at in range(0, len(inputs), _ROWS)]
+        if not pieces:
+            return np.empty((0, self.offsets.size // len(LEVELS), len(LEVELS)), dtype=np.float32)
+        return np.concatenate(pieces)
+
+    def _answer(self, inputs: Array) -> Array:
+        last = inputs[:, -1:]
+        deviation = np.sqrt(inputs.var(axis=1, keepdims=True) + np.float32(1e-5))
+        hidden = self._embedded((inputs - last) / deviation)
+        scores: Array | None = None
+        layers = sum(name.endswith("self_attn.W_Q.weight") for name in self.weights)
+        for layer in range(layers):
+            hidden, scores = self._encoded(hidden, scores, f"model.backbone.encoder.layers.{layer}.")
+        rows = len(inputs)
+        flat = hidden.transpose(0, 2, 1).reshape(rows, -1)  # the head reads (hidden, patches)
+        answer = self._linear(flat, "model.head.linear")
+        return np.asarray(answer * deviation + last).reshape(rows, -1, len(LEVELS))
+
+    def _embedded(self, scaled: Array) -> Array:
+        options = dict(self.spec.options)
+        length, stride = int(options["patch_len"]), int(options["stride"])
+        padded = np.concatenate([scaled, np.repeat(scaled[:, -1:], stride, axis=1)], axis=1)
+        patches = np.lib.stride_tricks.sliding_window_view(padded, length, axis=1)[:, ::stride]
+        return self._linear(patches, "model.backbone.W_P") + self.weights["model.backbone.W_pos"]
+
+    def _encoded(self, hidden: Array, before: Array | None, at: str) -> tuple[Array, Array]:
+        attended, scores = self._attention(hidden, before, at + "self_attn.")
+        hidden = self._normed(hidden + attended, at + "norm_attn.1")
+        inner = self._linear(hidden, at + "ff.0")
+        inner = np.maximum(inner, np.float32(0.0))
+        return self._normed(hidden + self._linear(inner, at + "ff.3"), at + "norm_ffn.1"), scores
+
+    def _attention(self, hidden: Array, before: Array | None, at: str) -> tuple[Array, Array]:
+        rows, patches, width = hidden.shape
+        heads = int(dict(self.spec.options)["n_heads"])
+
+        def split(name: str) -> Array:
+            return self._linear(hidden, at + name).reshape(rows, patches, heads, -1).transpose(0, 2, 1, 3)
+
+        query, key, value = split("W_Q"), split("W_K"), split("W_V")
+        scores = np.matmul(query, key.transpose(0, 1, 3, 2)) * np.float32((width // heads) ** -0.5)
+        if before is not None:
+            scores = scores + before
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        mixed = np.matmul(shares, value).transpose(0, 2, 1, 3).reshape(rows, patches, width)
+        return self._linear(mixed, at + "to_out.0"), scores
+
+    def _linear(self, inputs: Array, name: str) -> Array:
+        weight, bias = self.weights[name + ".weight"], self.weights[name + ".bias"]
+        flat = inputs.reshape(-1, inputs.shape[-1])  # one large product is faster than many small ones
+        return (flat @ weight.T + bias).reshape(*inputs.shape[:-1], -1)
+
+    def _normed(self, hidden: Array, name: str) -> Array:
+        """Batch normalisation by the statistics of training: a scale and a shift."""
+        scale = self.weights[name + ".weight"] / np.sqrt(
+            self.weights[name + ".running_var"] + np.float32(1e-5)
+        )
+        shift = self.weights[name + ".bias"] - self.weights[name + ".running_mean"] * scale
+        return np.asarray(hidden * scale + shift)

@@ -1,0 +1,229 @@
+"""Which model to believe, for one topic: every model is scored on what it said before.
+
+The served quantiles are a mix. The weight of a model falls with its pinball loss, for
+each lead and for rates and peaks apart; upper quantiles are weighed by the loss at
+0.95, the others by the loss at the median.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forecasting.calibration import Calibration
+from forecasting.forecast import LEVELS
+from forecasting.grid import KINDS, PEAK, RATE, Grid
+from forecasting.history import Rates, TrafficHistory
+from forecasting.residuals import Indices
+
+MEDIAN, UPPER = LEVELS.index(0.5), LEVELS.index(0.95)
+SHARPNESS = 8.0
+"""Weight is the loss to minus this power: a model a tenth worse has half the weight."""
+JOINS_BELOW, LEAVES_ABOVE = 1.25, 1.5
+"""Loss over the best model's at which a model joins the mix and at which it leaves: hysteresis."""
+LEADER_MARGIN = 0.1
+"""A new leader must have this much more weight than the one in force."""
+SHRINKAGE = 12.0
+"""A lead with fewer scores than this is judged by the other leads as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How good a model has been lately on one topic."""
+
+    model: str
+    loss: float
+    """Pinball loss at 0.95 over the mean rate."""
+    coverage: float
+    """Share of what came that lay below its 0.95 quantile."""
+    peak_bias: float
+    """Mean of (median forecast - came) / came, over peaks."""
+    weight: float
+    """Mean weight in the mix."""
+    scored: float
+    """Forecasts behind these numbers, old ones counting less."""
+
+
+class Selector:
+    """Mixes the models of one topic. Deterministic: state changes by what is told, nothing else."""
+
+    def __init__(self, grid: Grid, models: Sequence[str], *, half_life_s: float | None = None) -> None:
+        self.grid = grid
+        self.models = tuple(models)
+        self.leader = self.models[0]
+        self.calibration = Calibration(grid)
+        shape = (len(self.models), KINDS, len(grid.leads))
+        half_life_s = grid.season_s if half_life_s is None else half_life_s
+        self._decay = 0.5 ** (grid.step_s / half_life_s)
+        self._loss = np.zeros((*shape, 2))
+        """Decayed sums of pinball losses, by model, kind, lead; at the median and at 0.95."""
+        self._scored = np.zeros(shape)
+        self._covered = np.zeros(shape)
+        self._bias = np.zeros(shape)
+        self._came = np.zeros(shape)
+        self._member = np.ones(shape, dtype=bool)
+        self._needs: Indices = np.stack([grid.leads + 1, grid.leads + grid.width])
+        self._pending: dict[int, tuple[Rates, Rates]] = {}
+        """By bin of issue: what the models said (models, KINDS, leads, LEVELS), and what was served."""
+        self._settled_to: int | None = None
+        self._served_loss = 0.0
+        self._served_came = 0.0
+
+    def renamed(self, models: Sequence[str]) -> Selector:
+        """The same scores for another set of models; one that is new to it has none."""
+        other = Selector(self.grid, models)
+        other.calibration = self.calibration
+        other._settled_to, other._stride = self._settled_to, self._stride
+        other._served_loss, other._served_came = self._served_loss, self._served_came
+        for new, model in enumerate(other.models):
+            if model in self.models:
+                old = self.models.index(model)
+                for mine, theirs in zip(other._sums(), self._sums(), strict=True):
+                    mine[new] = theirs[old]
+        if self.leader in other.models:
+            other.leader = self.leader
+        return other
+
+    def _sums(self) -> tuple[Rates, ...]:
+        return self._loss, self._scored, self._covered, self._bias, self._came
+
+    def settle(self, history: TrafficHistory) -> None:
+        """Score everything whose time has come. A gap scores nothing."""
+        now = round(history.end_s / self.grid.step_s)
+        oldest = now - int(self._needs.max())
+        if self._pending and self._settled_to is not None:
+            # Bins that no step saw closing are settled now, as far back as anything is open.
+            start = max(self._settled_to, min(self._pending)) + 1
+            for end in range(start, now + 1):
+                self._settle_bin(end, now, history.rates)
+        self._settled_to = now
+        for issued in [issued for issued in self._pending if issued <= oldest]:
+            del self._pending[issued]
+
+    def _settle_bin(self, end: int, now: int, rates: Rates) -> None:
+        """Targets that became known when the bin before `end` closed."""
+        for kind in range(KINDS):
+            for lead, needs in enumerate(self._needs[kind]):
+                pending = self._pending.get(end - int(needs))
+                if pending is None:
+                    continue
+                last = len(rates) - (now - end)
+                first = last - (1 if kind == RATE else self.grid.width)
+                window = rates[max(first, 0) : last]
+                known = window[~np.isnan(window)]
+                if len(known):
+                    self._score(kind, lead, float(known.max()), *pending)
+
+    def _score(self, kind: int, lead: int, came: float, said: Rates, served: Rates) -> None:
+        at = said[:, kind, lead]
+        spoke = ~np.isnan(at[:, UPPER])
+        decay = np.where(spoke, self._decay**self._stride, 1.0)
+        error = came - np.where(spoke[:, None], at[:, (MEDIAN, UPPER)], 0.0)
+        taus = np.array([0.5, 0.95])
+        loss = np.maximum(taus * error, (taus - 1) * error)
+        self._loss[:, kind, lead] = self._loss[:, kind, lead] * decay[:, None] + loss * spoke[:, None]
+        for sums, value in (
+            (self._scored, 1.0),
+            (self._covered, came <= at[:, UPPER]),
+            (self._bias, -error[:, 0]),
+            (self._came, came),
+        ):
+            sums[:, kind, lead] = sums[:, kind, lead] * decay + np.where(spoke, value, 0.0)
+        served_error = came - float(self.calibration.applied(served)[kind, lead, UPPER])
+        keep = 0.998
+        self._served_loss = keep * self._served_loss + max(0.95 * served_error, -0.05 * served_error)
+        self._served_came = keep * self._served_came + came
+        self.calibration.learn(kind, lead, came, served[kind, lead])
+
+    @property
+    def served_loss(self) -> float | None:
+        """Pinball loss at 0.95 of what was served lately, over the mean of what came."""
+        return self._served_loss / self._served_came if self._served_came > 0 else None
+
+    _stride = 1.0
+    """Bins between two forecasts; scores are decayed by time, not by number."""
+
+    def mix(self, issued_at_s: float, said: Mapping[str, Rates]) -> Rates:
+        """The quantiles to serve (KINDS, leads, LEVELS), remembered to be scored.
+
+        A model that says nothing is left out. With no scores yet all models weigh the
+        same, which is better than most of them alone.
+        """
+        issued = round(issued_at_s / self.grid.step_s)
+        shape = (KINDS, len(self.grid.leads), len(LEVELS))
+        table = np.stack([said.get(model, np.full(shape, np.nan)) for model in self.models])
+        spoke = ~np.isnan(table[:, :, :, UPPER])
+        lower, upper = self._weights(spoke)
+        heard = np.where(spoke[..., None], table, 0.0)
+        served = np.empty(shape)
+        served[..., : MEDIAN + 1] = (heard[..., : MEDIAN + 1] * lower[..., None]).sum(axis=0)
+        served[..., MEDIAN + 1 :] = (heard[..., MEDIAN + 1 :] * upper[..., None]).sum(axis=0)
+        served = np.maximum.accumulate(served, axis=-1)
+        if self._pending:
+            self._stride = max(1.0, float(issued - max(self._pending)))
+        self._pending[issued] = (table, served)
+        return self.calibration.applied(served)
+
+    def _weights(self, spoke: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> tuple[Rates, Rates]:
+        """Weights (models, KINDS, leads) for the lower levels and for the upper ones."""
+        ratios = self._ratios(spoke)
+        worst = ratios.max(axis=-1)
+        self._member = np.where(self._member, worst < LEAVES_ABOVE, worst < JOINS_BELOW)
+        lower, upper = (
+            self._normed(np.where(spoke, ratios[..., which] ** -SHARPNESS, 0.0)) for which in (0, 1)
+        )
+        self._choose_leader(upper)
+        return lower, upper
+
+    def _normed(self, weights: Rates) -> Rates:
+        inside = np.where(self._member, weights, 0.0)
+        # Where no member speaks, whoever speaks is heard.
+        weights = np.where(inside.sum(axis=0) > 0, inside, weights)
+        return np.asarray(weights / np.maximum(weights.sum(axis=0), 1e-300))
+
+    def _ratios(self, spoke: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Rates:
+        """Loss over the best speaker's, >= 1, by (models, KINDS, leads, 2)."""
+        scored = self._scored[..., None]
+        level = self._came.sum() / max(float(self._scored.sum()), 1e-9)
+        floor = 1e-6 * max(level, 1e-12)
+        mean = self._loss / np.maximum(scored, 1e-9) + floor
+        # A newcomer starts as if it were as good as the best: it was accepted on its own merits.
+        usual = np.where(scored > 0, mean, np.inf).min(axis=0)
+        usual = np.where(np.isfinite(usual), usual, floor)
+        trust = scored / (scored + SHRINKAGE)
+        mean = np.exp(trust * np.log(mean) + (1 - trust) * np.log(usual + floor))
+        mean = np.where(spoke[..., None], mean, np.inf)
+        best = np.min(mean, axis=0)
+        return np.asarray(np.where(np.isfinite(mean), mean / np.where(np.isfinite(best), best, 1.0), 1e6))
+
+    def _choose_leader(self, upper: Rates) -> None:
+        share = upper.mean(axis=(1, 2))
+        best = int(np.argmax(share))
+        current = self.models.index(self.leader)
+        if share[best] > share[current] + LEADER_MARGIN:
+            self.leader = self.models[best]
+        self._share = share
+
+    _share: Rates = np.empty(0)
+
+    def scores(self) -> tuple[Score, ...]:
+        """How every model has done lately."""
+        scored = self._scored.sum(axis=(1, 2))
+        safe = np.maximum(scored, 1e-9)
+        level = np.maximum(self._came.sum(axis=(1, 2)) / safe, 1e-300)
+        loss = self._loss[..., 1].sum(axis=(1, 2)) / safe / level
+        peaks = np.maximum(self._came[:, PEAK].sum(axis=1), 1e-300)
+        share = self._share if len(self._share) else np.full(len(self.models), 1 / len(self.models))
+        return tuple(
+            Score(
+                model,
+                loss=float(loss[i]),
+                coverage=float(self._covered[i].sum() / safe[i]),
+                peak_bias=float(self._bias[i, PEAK].sum() / peaks[i]),
+                weight=float(share[i]),
+                scored=float(scored[i]),
+            )
+            for i, model in enumerate(self.models)
+        )

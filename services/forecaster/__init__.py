@@ -1,0 +1,1 @@
+"""Forecasts in a running system: serving, scoring, training, and the files between them."""

@@ -1,0 +1,222 @@
+"""Trained models on disk: versioned, checksummed, swapped atomically, no pickle.
+
+    DIR/current                 the version in force: one line
+    DIR/versions/ID/manifest.json
+    DIR/versions/ID/*.npz       arrays (regression, networks)
+    DIR/versions/ID/*.txt       LightGBM's own text format
+
+ArtefactError
+├── ArtefactInvalid   truncated, altered, of another format or for another grid
+└── NoArtefact        nothing was trained yet, or there is nothing to go back to
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forecasting.boosting import Boosting
+from forecasting.errors import ForecastError
+from forecasting.grid import Grid
+from forecasting.learned import FleetModel
+from forecasting.network import NetworkSpec, Weights
+from forecasting.network_training import TrainedNetwork
+from forecasting.patchtst import PatchTst
+from forecasting.regression import Regression
+
+FORMAT = 1
+KEPT = 3
+
+
+class ArtefactError(Exception):
+    """A trained model cannot be used."""
+
+
+class ArtefactInvalid(ArtefactError):
+    """The files are not what their manifest says, or the manifest is not one of ours."""
+
+
+class NoArtefact(ArtefactError):
+    """There is no such version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a version is and how it came about."""
+
+    version: str
+    step_s: float
+    horizon_s: float
+    season_s: float
+    trained_to_s: float
+    """Close of the last bin that training saw."""
+    cpu_s: float
+    topics: int
+    models: tuple[str, ...]
+    networks: tuple[dict[str, Any], ...] = ()
+    losses: Mapping[str, float] = field(default_factory=dict)
+    """On the day held out, by model: pinball loss at 0.95 over that of the best light model."""
+    rejected: tuple[str, ...] = ()
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def fits(self, grid: Grid) -> bool:
+        """Whether it was trained for this step, horizon and season."""
+        mine = (self.step_s, self.horizon_s, self.season_s)
+        return np.allclose(mine, (grid.step_s, grid.horizon_s, grid.season_s), rtol=1e-6)
+
+
+class ArtefactStore:
+    """Versions in one directory. One writer (the training process), one reader (the controller)."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def write(
+        self,
+        manifest: Manifest,
+        *,
+        regression: Regression | None,
+        boosting: Boosting | None,
+        networks: Sequence[TrainedNetwork],
+    ) -> Path:
+        """Write a version beside the others; it is not in force until `publish`."""
+        final = self.directory / "versions" / manifest.version
+        making = final.with_name(f".{manifest.version}.{os.getpid()}")
+        making.mkdir(parents=True, exist_ok=False)
+        if regression is not None:
+            np.savez(making / "regression.npz", allow_pickle=False, **regression.arrays())
+        if boosting is not None:
+            for name, text in boosting.texts().items():
+                (making / f"boosting-{name}.txt").write_text(text, encoding="utf-8")
+        for network in networks:
+            arrays = {f"w/{name}": value for name, value in network.weights.items()}
+            np.savez(
+                making / f"{network.spec.name}.npz", allow_pickle=False, offsets=network.offsets, **arrays
+            )
+        sums = {path.name: _checksum(path) for path in sorted(making.iterdir())}
+        content = {**asdict(manifest), "checksums": sums}
+        _write_text(making / "manifest.json", json.dumps(content, indent=1))
+        making.rename(final)
+        return final
+
+    def publish(self, version: str) -> None:
+        """Put a version in force, all at once; old ones beyond the last few are removed."""
+        self.manifest(version)
+        _write_text(self.directory / "current", version + "\n")
+        for old in self.versions()[:-KEPT]:
+            if old != version:
+                shutil.rmtree(self.directory / "versions" / old, ignore_errors=True)
+
+    def versions(self) -> list[str]:
+        """Oldest first."""
+        where = self.directory / "versions"
+        if not where.is_dir():
+            return []
+        return sorted(path.name for path in where.iterdir() if not path.name.startswith("."))
+
+    def current(self) -> str | None:
+        """The version in force; None before the first."""
+        try:
+            return (self.directory / "current").read_text(encoding="utf-8").strip() or None
+        except FileNotFoundError:
+            return None
+
+    def roll_back(self) -> str:
+        """Put the version before the one in force back. Raises NoArtefact when there is none."""
+        current = self.current()
+        older = [version for version in self.versions() if current is None or version < current]
+        if not older:
+            raise NoArtefact(f"{self.directory} has no version before {current}; train one first")
+        self.publish(older[-1])
+        return older[-1]
+
+    def manifest(self, version: str) -> Manifest:
+        """Raises NoArtefact, ArtefactInvalid."""
+        path = self.directory / "versions" / version / "manifest.json"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content.get("format") != FORMAT:
+                raise ArtefactInvalid(
+                    f"{path} has format {content.get('format')}; this release reads {FORMAT}: train again"
+                )
+            content["models"] = tuple(content["models"])
+            content["networks"] = tuple(content["networks"])
+            content["rejected"] = tuple(content["rejected"])
+            return Manifest(**content)
+        except FileNotFoundError as error:
+            raise NoArtefact(f"{path} does not exist") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ArtefactInvalid(f"{path} cannot be read: {error}") from error
+
+    def load(self, version: str, grid: Grid) -> tuple[Manifest, tuple[FleetModel, ...]]:
+        """The models of a version, each file checked against its sum. Raises ArtefactError."""
+        manifest = self.manifest(version)
+        if not manifest.fits(grid):
+            raise ArtefactInvalid(f"version {version} was trained for another step, horizon or season")
+        where = self.directory / "versions" / version
+        for name, expected in manifest.checksums.items():
+            if not (where / name).is_file() or _checksum(where / name) != expected:
+                raise ArtefactInvalid(f"{where / name} is truncated or was altered")
+        try:
+            return manifest, tuple(self._models(where, manifest, grid))
+        except (OSError, ValueError, KeyError, ForecastError) as error:
+            raise ArtefactInvalid(f"version {version} cannot be loaded: {error}") from error
+
+    def _models(self, where: Path, manifest: Manifest, grid: Grid) -> list[FleetModel]:
+        models: list[FleetModel] = []
+        if "regression" in manifest.models:
+            models.append(Regression.from_arrays(_arrays(where / "regression.npz")))
+        if "boosting" in manifest.models:
+            texts = {
+                path.stem.removeprefix("boosting-"): path.read_text(encoding="utf-8")
+                for path in where.glob("boosting-*.txt")
+            }
+            models.append(Boosting.from_texts(texts))
+        for kept in manifest.networks:
+            spec = spec_of(kept)
+            if spec.name in manifest.models and spec.architecture == "PatchTST":
+                offsets, weights = self.network(where, spec)
+                models.append(PatchTst(spec, weights, offsets, spec.needs(grid)))
+        return models
+
+    @staticmethod
+    def network(where: Path, spec: NetworkSpec) -> tuple[Any, Weights]:
+        """Offsets and weights of a network."""
+        arrays = _arrays(where / f"{spec.name}.npz")
+        offsets = arrays.pop("offsets")
+        return offsets, {name.removeprefix("w/"): value for name, value in arrays.items()}
+
+
+def spec_of(kept: Mapping[str, Any]) -> NetworkSpec:
+    """A spec from its JSON form."""
+    options = tuple((str(name), value) for name, value in kept["options"])
+    return NetworkSpec(**{**kept, "options": options})
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as kept:
+        return {name: kept[name] for name in kept.files}
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write_text(path: Path, text: str) -> None:
+    """All or nothing, also across a crash."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -1,0 +1,174 @@
+"""One training run: from histories to a version on disk. Runs in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from forecasting.batch import batch_at
+from forecasting.boosting import train_boosting
+from forecasting.calendar import Calendar
+from forecasting.errors import NotEnoughHistory
+from forecasting.evaluation import pinball
+from forecasting.features import describe, targets_of
+from forecasting.fleet import light_models, said_by_light
+from forecasting.grid import Grid
+from forecasting.heavy import installed
+from forecasting.history import Rates, TrafficHistory
+from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
+from forecasting.network import NetworkSpec, Weights, spec_named
+from forecasting.network_training import Effort, TrainedNetwork, train_network
+from forecasting.patchtst import PatchTst
+from forecasting.regression import train_regression
+from forecasting.selector import UPPER
+from services.forecaster.artefacts import ArtefactError, ArtefactStore, Manifest
+
+HELD_OUT_ORIGINS = 48
+"""Origins of the last day at which every model is judged, by topic."""
+LOSS_MAX = 1.0
+"""A trained model must not lose to the best light model on the day held out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """What to train."""
+
+    grid: Grid
+    network: str = "patchtst"
+    """A network by name; empty trains none."""
+    calendar: Calendar = field(default_factory=Calendar)
+    budget_cpu_s: float = 90.0
+    steps: int = 1500
+    seed: int = 0
+
+
+Tell = Callable[[str, float], None]
+"""Told the stage and the share of the budget used."""
+
+
+def train(
+    request: TrainingRequest, histories: Mapping[str, TrafficHistory], directory: Path, tell: Tell
+) -> Manifest:
+    """Train on all but the last season, judge on that, write a version; publish it if anything is better.
+
+    The version says which models were rejected. Raises NotEnoughHistory when there is nothing to learn.
+    """
+    started_s = time.process_time()
+    grid = request.grid
+    past = {topic: _without_last(history, grid.season) for topic, history in histories.items()}
+    tell("reading", 0.0)
+    lessons = lessons_from(grid, past, request.calendar)
+    if len(lessons) < ROWS_MIN:
+        span_s = max((history.span_s for history in histories.values()), default=0.0)
+        raise NotEnoughHistory("training", have_s=span_s, need_s=2 * grid.season_s)
+    tell("regression", _used(started_s, request))
+    regression = train_regression(lessons, seed=request.seed)
+    tell("boosting", _used(started_s, request))
+    boosting = train_boosting(lessons, seed=request.seed) if installed("lightgbm") else None
+    store = ArtefactStore(directory)
+    network = _train_network(request, lessons, store, started_s, tell)
+    tell("judging", _used(started_s, request))
+    models: list[FleetModel] = [regression] + ([boosting] if boosting else [])
+    if network is not None and network.spec.architecture == "PatchTST":
+        models.append(PatchTst(network.spec, network.weights, network.offsets, network.spec.needs(grid)))
+    losses = judge(grid, histories, models, request.calendar)
+    accepted = tuple(name for name, loss in losses.items() if loss <= LOSS_MAX)
+    manifest = Manifest(
+        version=f"{round(time.time() * 1000):014d}",
+        step_s=grid.step_s,
+        horizon_s=grid.horizon_s,
+        season_s=grid.season_s,
+        trained_to_s=max(history.end_s for history in past.values()),
+        cpu_s=time.process_time() - started_s,
+        topics=len(histories),
+        models=accepted,
+        networks=() if network is None else (asdict(network.spec),),
+        losses=losses,
+        rejected=tuple(name for name in losses if name not in accepted),
+    )
+    store.write(manifest, regression=regression, boosting=boosting, networks=[network] if network else [])
+    if accepted:
+        store.publish(manifest.version)
+    tell("done", 1.0)
+    return manifest
+
+
+def _without_last(history: TrafficHistory, bins: int) -> TrafficHistory:
+    return replace(history, rates=history.rates[: max(len(history.rates) - bins, 0)])
+
+
+def _used(started_s: float, request: TrainingRequest) -> float:
+    return (time.process_time() - started_s) / request.budget_cpu_s
+
+
+def _train_network(
+    request: TrainingRequest, lessons: Lessons, store: ArtefactStore, started_s: float, tell: Tell
+) -> TrainedNetwork | None:
+    """The network, warm-started where an earlier one fits; None where the package or the past is missing."""
+    if not request.network or not installed("torch"):
+        return None
+    spec = spec_named(request.network)
+    used = _used(started_s, request)
+    left = max(0.95 - used, 0.05)
+    effort = Effort(
+        steps=request.steps,
+        used=lambda: (_used(started_s, request) - used) / left,
+        tell=lambda share, loss: tell(f"{spec.name} {loss:.4f}", used + share * left),
+        seed=request.seed,
+    )
+    try:
+        return train_network(lessons, spec, request.calendar, effort, start=_last_weights(store, spec))
+    except NotEnoughHistory:
+        return None
+
+
+def _last_weights(store: ArtefactStore, spec: NetworkSpec) -> Weights | None:
+    current = store.current()
+    if current is None:
+        return None
+    try:
+        store.manifest(current)
+        return store.network(store.directory / "versions" / current, spec)[1]
+    except (ArtefactError, OSError, ValueError, KeyError):
+        return None  # a cold start costs time, nothing else
+
+
+def judge(
+    grid: Grid, histories: Mapping[str, TrafficHistory], models: Sequence[FleetModel], calendar: Calendar
+) -> dict[str, float]:
+    """By model: pinball loss at 0.95 on the last season over the best light model's, geometric mean."""
+    ratios: dict[str, list[float]] = {model.name: [] for model in models}
+    for history in histories.values():
+        end = len(history.rates)
+        origins = np.unique(np.linspace(end - grid.season, end - grid.reach, HELD_OUT_ORIGINS).astype(int))
+        origins = origins[origins > grid.bins(60)]
+        if len(origins) < 8:
+            continue
+        batch = batch_at(grid, history, origins)
+        came, features = targets_of(batch, history.rates), describe(batch, calendar)
+        best = _best_light(grid, history, origins, came)
+        for model in models:
+            ratios[model.name].append(_loss(came, model.quantiles(batch, features)) / max(best, 1e-12))
+    return {
+        name: float(np.exp(np.mean(np.log(np.maximum(found, 1e-6))))) if found else float("inf")
+        for name, found in ratios.items()
+    }
+
+
+def _best_light(grid: Grid, history: TrafficHistory, origins: Rates, came: Rates) -> float:
+    said: dict[str, list[Rates]] = {}
+    for origin in origins:
+        past = replace(history, rates=history.rates[: int(origin)])
+        for name, quantiles in said_by_light(light_models(grid), past, grid).items():
+            said.setdefault(name, []).append(quantiles)
+    full = [np.stack(rows) for rows in said.values() if len(rows) == len(origins)]
+    return min((_loss(came, quantiles) for quantiles in full), default=float("inf"))
+
+
+def _loss(came: Rates, quantiles: Rates) -> float:
+    loss = pinball(came, quantiles[..., UPPER], 0.95)
+    return float(np.nanmean(loss)) if np.isfinite(loss).any() else float("inf")

@@ -1,0 +1,284 @@
+"""Forecasts for all jobs from one fleet, computed in a thread so that no tick waits for a model.
+
+A tick hands in its history and takes the latest forecast. The thread scores what was
+said before, asks every model, mixes, and starts a training process when one is due;
+new weights are swapped in between two steps. Whatever fails, light models answer in
+the tick itself, and the forecast says why.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import structlog
+
+from forecasting.calendar import Calendar
+from forecasting.fleet import Fleet
+from forecasting.forecast import Forecast
+from forecasting.grid import Grid
+from forecasting.history import TrafficHistory
+from forecasting.learned import FleetModel
+from forecasting.selector import Score
+from services.forecaster.artefacts import ArtefactError, ArtefactStore
+from services.forecaster.lesson import TrainingRequest
+from services.forecaster.light import LightForecasts
+from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
+from services.settings.job import ForecastSettings
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """How models are trained and when a forecast is too old."""
+
+    network: str = "patchtst"
+    """The network to train; empty for none."""
+    budget_cpu_s: float = 90.0
+    retrain_s: float | None = None
+    """Between two training runs, by the wall clock; a quarter of a season when None."""
+    stale_after_s: float | None = None
+    """A served forecast older than this gives way to light models; a tenth of the horizon when None."""
+    calendar: Calendar | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """How forecasting does on one topic."""
+
+    model: str
+    """The model that leads the mix."""
+    score: float | None
+    issued_at_s: float
+    scores: tuple[Score, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastStatus:
+    """What the API and the metrics show."""
+
+    version: str
+    """Of the trained models in force; empty before the first."""
+    models: tuple[str, ...]
+    """Trained models in force."""
+    training: TrainingState
+    fault: str
+    """What went wrong last; empty when all is well."""
+    steps: int
+    """Serving calls so far."""
+    step_cpu_s: float
+    """What the last one cost."""
+    topics: dict[str, TopicStatus]
+
+
+class ServedForecasts:
+    """A fleet that is forecast together. `source(topic)` is the `ForecastSource` of a job."""
+
+    def __init__(
+        self, settings: ForecastSettings, directory: Path, options: ServingOptions | None = None
+    ) -> None:
+        self.options = options or ServingOptions()
+        self._settings = settings
+        self._grid = Grid(settings.step_s, settings.horizon_s, settings.season_s)
+        self._store = ArtefactStore(directory)
+        self._training = TrainingProcess(directory)
+        self._fleet = Fleet(self._grid, calendar=self.options.calendar or Calendar())
+        self._wake = threading.Condition()
+        self._histories: dict[str, TrafficHistory] = {}
+        self._served: dict[str, Forecast] = {}
+        self._fresh = False
+        self._stopping = False
+        self._next: tuple[FleetModel, ...] | None = None
+        """Trained models to swap in before the next step."""
+        self._thread: threading.Thread | None = None
+        self._version = ""
+        self._refused: set[str] = set()
+        self._fault = ""
+        self._steps = 0
+        self._step_cpu_s = 0.0
+        self._trained_at: float | None = None
+        self._topics: set[str] = set()
+
+    def start(self) -> None:
+        """Load the version in force, if any, and begin to serve."""
+        self._adopt(self._store.current())
+        self._thread = threading.Thread(target=self._run, name="forecast-serving", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and training if it is under way."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout=30)
+        self._training.stop()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+
+    def source(self, topic: str) -> TopicForecasts:
+        """The forecasts of one topic, as its loop asks for them."""
+        return TopicForecasts(self, topic, LightForecasts(self._settings), self._stale_after_s)
+
+    @property
+    def _stale_after_s(self) -> float:
+        given = self.options.stale_after_s
+        return max(3 * self._grid.step_s, self._grid.horizon_s / 10) if given is None else given
+
+    def seen(self, topic: str, history: TrafficHistory) -> Forecast | None:
+        """Take a topic's newest history; give the newest forecast, which may be of the step before."""
+        with self._wake:
+            known = self._histories.get(topic)
+            if known is None or known.end_s != history.end_s or known.known != history.known:
+                self._histories[topic] = history
+                self._fresh = True
+                self._wake.notify_all()
+            return self._served.get(topic)
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        with self._wake:
+            self._histories.pop(topic, None)
+            self._served.pop(topic, None)
+
+    def roll_back(self) -> str:
+        """Serve the version before the one in force. Raises NoArtefact."""
+        bad = self._version
+        version = self._store.roll_back()
+        self._refused.add(bad)
+        self._adopt(version)
+        return version
+
+    def status(self) -> ForecastStatus:
+        with self._wake:
+            fleet, served = self._fleet, dict(self._served)
+        return ForecastStatus(
+            version=self._version,
+            models=tuple(model.name for model in fleet.learned),
+            training=self._training.state,
+            fault=self._fault,
+            steps=self._steps,
+            step_cpu_s=self._step_cpu_s,
+            topics={
+                topic: TopicStatus(ahead.model, ahead.score, ahead.issued_at_s, fleet.scores(topic))
+                for topic, ahead in served.items()
+            },
+        )
+
+    def use(self, learned: Sequence[FleetModel], version: str) -> None:
+        """Swap the trained models; the next step is theirs."""
+        with self._wake:
+            self._next = tuple(learned)
+            self._version = version
+            self._fresh = bool(self._histories)
+            self._wake.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._fresh or self._stopping, timeout=1.0)
+                if self._stopping:
+                    return
+                fresh, self._fresh = self._fresh, False
+                if self._next is not None:  # between two steps: the scores are nobody else's now
+                    self._fleet, self._next = self._fleet.with_learned(self._next), None
+                fleet, histories = self._fleet, dict(self._histories)
+            if fresh:
+                self._step(fleet, histories)
+            self._train_when_due(histories)
+
+    def _step(self, fleet: Fleet, histories: dict[str, TrafficHistory]) -> None:
+        started_s = time.thread_time()
+        try:
+            served = fleet.forecast(histories)
+        except Exception as error:
+            # Whatever it is, light models answer and it is told: the thread must live.
+            self._fault = f"serving failed: {type(error).__name__}: {error}"
+            log.exception("forecast_failed", topics=len(histories))
+            return
+        self._step_cpu_s = time.thread_time() - started_s
+        self._steps += 1
+        with self._wake:
+            self._served |= {topic: ahead for topic, ahead in served.items() if topic in self._histories}
+
+    def _train_when_due(self, histories: dict[str, TrafficHistory]) -> None:
+        state = self._training.state
+        if state.phase is TrainingPhase.DONE and state.version not in (self._version, *self._refused):
+            self._refused.add(state.version)  # looked at once, whatever comes of it
+            if self._store.current() == state.version:
+                self._adopt(state.version)
+            else:
+                log.warning("trained_models_rejected", version=state.version, rejected=state.rejected)
+        if state.phase is TrainingPhase.FAILED and state.error != self._fault:
+            self._fault = state.error
+            log.warning("training_failed", error=state.error)
+        if self._training.running or not self._due(histories):
+            return
+        self._trained_at = time.monotonic()
+        request = TrainingRequest(
+            self._grid,
+            network=self.options.network,
+            calendar=self.options.calendar or Calendar(),
+            budget_cpu_s=self.options.budget_cpu_s,
+            seed=self.options.seed,
+        )
+        log.info("training_started", topics=len(histories), network=self.options.network)
+        self._training.start(request, histories)
+
+    def _due(self, histories: dict[str, TrafficHistory]) -> bool:
+        season = self._grid.season
+        enough = any(history.known >= 2 * season + self._grid.reach for history in histories.values())
+        # Jobs come one by one at the start: train when no new one came since the last look.
+        settled, self._topics = self._topics == histories.keys(), set(histories)
+        if not settled:
+            return False
+        retrain_s = self.options.retrain_s or self._grid.season_s / 4
+        return enough and (self._trained_at is None or time.monotonic() - self._trained_at >= retrain_s)
+
+    def _adopt(self, version: str | None) -> None:
+        """Load a version and swap it in; one that cannot be loaded leaves the models in force."""
+        if version is None:
+            return
+        try:
+            manifest, models = self._store.load(version, self._grid)
+        except ArtefactError as error:
+            self._fault = str(error)
+            log.warning("trained_models_unusable", version=version, error=str(error))
+            return
+        self._fault = ""
+        self.use(models, version)
+        log.info("trained_models_swapped", version=version, models=manifest.models)
+
+
+class TopicForecasts:
+    """The `ForecastSource` of one topic: the served forecast while it is fresh, else a light one."""
+
+    def __init__(
+        self, fleet: ServedForecasts, topic: str, light: LightForecasts, stale_after_s: float
+    ) -> None:
+        self._fleet = fleet
+        self._topic = topic
+        self._light = light
+        self._stale_after_s = stale_after_s
+
+    def forecast(self, history: TrafficHistory) -> Forecast | None:
+        """Answers at once. None when nothing was measured yet."""
+        served = self._fleet.seen(self._topic, history)
+        if served is not None and history.end_s - served.issued_at_s <= self._stale_after_s:
+            return served
+        light = self._light.forecast(history)
+        if light is None or served is None:
+            return light
+        age_s = history.end_s - served.issued_at_s
+        return replace(light, trouble=f"the served forecast is {age_s:g} s old; {light.model} stands in")

@@ -1,0 +1,129 @@
+"""Trained models on disk: what is written is what is read, or it is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forecasting.fleet import Trained
+from forecasting.network_training import TrainedNetwork
+from services.forecaster.artefacts import KEPT, ArtefactInvalid, ArtefactStore, Manifest, NoArtefact
+from tests.forecasting.worlds import GRID, history, regression, rhythm, untrained_patchtst
+
+
+def written(store: ArtefactStore, version: str, *, publish: bool = True) -> str:
+    net = untrained_patchtst()
+    manifest = Manifest(
+        version=version,
+        step_s=GRID.step_s,
+        horizon_s=GRID.horizon_s,
+        season_s=GRID.season_s,
+        trained_to_s=0.0,
+        cpu_s=1.0,
+        topics=1,
+        models=("regression", "patchtst"),
+        networks=(asdict(net.spec),),
+    )
+    network = TrainedNetwork(net.spec, net.weights, net.offsets, 0.0, 1)
+    store.write(manifest, regression=regression(), boosting=None, networks=[network])
+    if publish:
+        store.publish(version)
+    return version
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtefactStore:
+    return ArtefactStore(tmp_path)
+
+
+def test_models_come_back_as_they_went(store: ArtefactStore) -> None:
+    written(store, "1")
+
+    manifest, models = store.load("1", GRID)
+
+    assert [model.name for model in models] == ["regression", "patchtst"]
+    assert manifest.models == ("regression", "patchtst")
+    past = history(rhythm(9))
+    for model, original in zip(models, (regression(), untrained_patchtst()), strict=True):
+        np.testing.assert_array_equal(
+            Trained(model, GRID).forecast(past, horizon_s=3600.0).paths,
+            Trained(original, GRID).forecast(past, horizon_s=3600.0).paths,
+        )
+
+
+def test_a_version_is_in_force_only_once_published(store: ArtefactStore) -> None:
+    written(store, "1")
+    written(store, "2", publish=False)
+
+    assert store.current() == "1"
+
+
+def test_a_truncated_file_is_refused(store: ArtefactStore) -> None:
+    written(store, "1")
+    weights = store.directory / "versions" / "1" / "patchtst.npz"
+    weights.write_bytes(weights.read_bytes()[:1000])
+
+    with pytest.raises(ArtefactInvalid, match="truncated or was altered"):
+        store.load("1", GRID)
+
+
+def test_a_missing_file_is_refused(store: ArtefactStore) -> None:
+    written(store, "1")
+    (store.directory / "versions" / "1" / "regression.npz").unlink()
+
+    with pytest.raises(ArtefactInvalid):
+        store.load("1", GRID)
+
+
+def test_a_version_of_another_format_is_refused(store: ArtefactStore) -> None:
+    written(store, "1")
+    path = store.directory / "versions" / "1" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+
+    with pytest.raises(ArtefactInvalid, match="has format 99; this release reads 1"):
+        store.load("1", GRID)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
+def test_a_broken_manifest_is_refused(store: ArtefactStore, text: str) -> None:
+    written(store, "1")
+    (store.directory / "versions" / "1" / "manifest.json").write_text(text)
+
+    with pytest.raises(ArtefactInvalid):
+        store.load("1", GRID)
+
+
+def test_a_version_for_another_step_is_refused(store: ArtefactStore) -> None:
+    written(store, "1")
+
+    with pytest.raises(ArtefactInvalid, match="another step"):
+        store.load("1", replace(GRID, step_s=60.0))
+
+
+def test_going_back_restores_the_version_before(store: ArtefactStore) -> None:
+    written(store, "1")
+    written(store, "2")
+
+    assert store.roll_back() == "1"
+    assert store.current() == "1"
+    with pytest.raises(NoArtefact, match="no version before 1"):
+        store.roll_back()
+
+
+def test_the_last_few_versions_are_kept(store: ArtefactStore) -> None:
+    for number in range(1, KEPT + 3):
+        written(store, f"{number}")
+
+    assert store.versions() == [str(number) for number in range(3, KEPT + 3)]
+
+
+def test_nothing_that_is_read_can_run_code(store: ArtefactStore) -> None:
+    written(store, "1")
+
+    for path in (store.directory / "versions" / "1").glob("*.npz"):
+        with np.load(path, allow_pickle=False) as arrays:
+            assert all(arrays[name].dtype.kind == "f" for name in arrays.files)

@@ -1,0 +1,213 @@
+"""Features and trained models: what they may see, and what they learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecasting.batch import batch_at, batch_of
+from forecasting.boosting import Boosting, train_boosting
+from forecasting.calendar import Calendar
+from forecasting.evaluation import pinball
+from forecasting.features import describe, targets_of
+from forecasting.fleet import Trained, said_by_learned, said_by_light
+from forecasting.heavy import MissingPackage, heavy, installed
+from forecasting.history import Rates
+from forecasting.last_value import LastValue
+from forecasting.learned import lessons_from
+from forecasting.network import inputs_of, spec_named
+from forecasting.network_training import Effort, answers_of, build_module, train_network
+from forecasting.patchtst import PatchTst
+from forecasting.regression import Regression, train_regression
+from forecasting.selector import UPPER
+from forecasting.torch_network import runnable
+from tests.forecasting.worlds import DAY, GRID, history, lessons, regression, rhythm, untrained_patchtst
+
+needs_torch = pytest.mark.skipif(
+    not (installed("torch") and installed("neuralforecast")),
+    reason="needs torch and neuralforecast; install with: pip install 'penstock[forecast]'",
+)
+needs_lightgbm = pytest.mark.skipif(
+    not installed("lightgbm"), reason="needs lightgbm; install with: pip install 'penstock[boosting]'"
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(origin=st.integers(2 * DAY, 8 * DAY), seed=st.integers(0, 100))
+def test_features_and_inputs_do_not_see_past_their_origin(origin: int, seed: int) -> None:
+    rates = rhythm(9, seed=seed)
+    other = rates.copy()
+    other[origin:] = np.random.default_rng(seed).uniform(0, 1000, size=len(rates) - origin)
+    spec = spec_named("patchtst")
+
+    seen = []
+    for series in (rates, other):
+        batch = batch_at(GRID, history(series), np.array([origin]))
+        features = describe(batch, Calendar())
+        seen.append((features.common, features.by_lead, inputs_of(batch, features.level, spec)))
+
+    for one, two in zip(*seen, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_season_shorter_than_the_horizon_is_not_read_from_the_future() -> None:
+    grid = replace(GRID, season_s=4 * 300.0)
+    rates = rhythm(3)
+    other = rates.copy()
+    other[500:] = 777.0
+    spec = spec_named("patchtst")
+
+    seen = []
+    for series in (rates, other):
+        batch = batch_at(grid, history(series), np.array([500]))
+        features = describe(batch, Calendar())
+        seen.append((features.common, features.by_lead, inputs_of(batch, features.level, spec)))
+
+    for one, two in zip(*seen, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_fleet_and_one_history_at_its_end_are_described_alike() -> None:
+    rates = rhythm(9)
+    at_end = describe(batch_at(GRID, history(rates), np.array([len(rates)])), Calendar())
+    fleet = describe(batch_of(GRID, [history(rates), history(rhythm(2, seed=3))]), Calendar())
+
+    np.testing.assert_allclose(fleet.common[0], at_end.common[0], atol=1e-9)
+    np.testing.assert_allclose(fleet.by_lead[0], at_end.by_lead[0], atol=1e-9)
+
+
+def test_what_was_a_gap_is_nothing_to_learn_from() -> None:
+    rates = rhythm(3)
+    rates[600:620] = np.nan
+    batch = batch_at(GRID, history(rates), np.array([600]))
+
+    assert np.isnan(targets_of(batch, rates)[0, 0, 0])
+
+
+def _loss(said: Rates, came: Rates) -> float:
+    return float(np.nanmean(pinball(came, said[..., UPPER], 0.95)))
+
+
+def _test_rows() -> tuple[Rates, list[int]]:
+    return rhythm(16, seed=5), list(range(10 * DAY, 15 * DAY, 12))
+
+
+def _last_value_loss() -> float:
+    rates, origins = _test_rows()
+    came = targets_of(batch_at(GRID, history(rates), np.array(origins)), rates)
+    light = [said_by_light([LastValue()], history(rates[:o]), GRID)["last-value"] for o in origins]
+    return _loss(np.stack(light), came)
+
+
+def test_regression_beats_last_value_on_a_rhythm() -> None:
+    rates, origins = _test_rows()
+    batch = batch_at(GRID, history(rates), np.array(origins))
+    said = said_by_learned([regression()], batch, Calendar())["regression"]
+
+    assert _loss(said, targets_of(batch, rates)) < 0.7 * _last_value_loss()
+
+
+@needs_lightgbm
+def test_boosting_beats_last_value_on_a_rhythm_and_survives_being_written_down() -> None:
+    rates, origins = _test_rows()
+    batch = batch_at(GRID, history(rates), np.array(origins))
+    model = train_boosting(lessons(), trees=60)
+    said = said_by_learned([model], batch, Calendar())["boosting"]
+
+    again = said_by_learned([Boosting.from_texts(model.texts())], batch, Calendar())["boosting"]
+
+    assert _loss(said, targets_of(batch, rates)) < 0.8 * _last_value_loss()
+    np.testing.assert_allclose(said, again, rtol=1e-6)
+
+
+def test_a_topic_with_too_little_history_is_answered_by_silence() -> None:
+    batch = batch_of(GRID, [history(rhythm(9)), history(rhythm(0.3))])
+
+    said = said_by_learned([untrained_patchtst()], batch, Calendar())["patchtst"]
+
+    assert np.isfinite(said[0]).all()
+    assert np.isnan(said[1]).all()
+
+
+def test_training_is_deterministic_by_seed() -> None:
+    few = lessons_from(GRID, {"a": history(rhythm(5))}, Calendar(), rows_max=300)
+    one, two = train_regression(few, seed=3), train_regression(few, seed=3)
+
+    np.testing.assert_array_equal(one.weights, two.weights)
+
+
+def test_regression_survives_being_written_down() -> None:
+    again = Regression.from_arrays(regression().arrays())
+    past = history(rhythm(9))
+
+    np.testing.assert_array_equal(
+        Trained(again, GRID).forecast(past, horizon_s=3600.0).paths,
+        Trained(regression(), GRID).forecast(past, horizon_s=3600.0).paths,
+    )
+
+
+@needs_torch
+def test_patchtst_by_numpy_answers_as_the_torch_module() -> None:
+    torch = heavy("torch")
+    mine = untrained_patchtst(seed=4)
+    module = build_module(mine.spec, GRID)
+    kept = {name: torch.from_numpy(np.array(value)) for name, value in mine.weights.items()}
+    module.load_state_dict({**module.state_dict(), **kept})
+    module.eval()
+    inputs = np.random.default_rng(0).normal(size=(7, mine.spec.inputs)).astype(np.float32)
+
+    theirs = answers_of(module, torch.from_numpy(inputs), None, np.arange(7))
+
+    np.testing.assert_allclose(mine.answers(inputs), theirs, atol=2e-4)
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["patchtst", "nhits", "fedformer", "seq2seq", "NLinear"])
+def test_any_network_trains_within_its_budget_and_answers(name: str) -> None:
+    spent = iter(np.linspace(0, 1.2, 12))
+    effort = Effort(steps=500, batch=32, used=lambda: float(next(spent)))
+
+    trained = train_network(lessons(), spec_named(name), Calendar(), effort)
+    model = runnable(trained, GRID, Calendar())
+    said = said_by_learned([model], batch_of(GRID, [history(rhythm(9))]), Calendar())
+
+    assert trained.steps < 12
+    assert np.isfinite(said[model.name]).all()
+
+
+@needs_torch
+def test_a_warm_start_begins_where_the_last_training_ended() -> None:
+    first = train_network(lessons(), spec_named("patchtst"), Calendar(), Effort(steps=60))
+
+    warm = train_network(
+        lessons(), spec_named("patchtst"), Calendar(), Effort(steps=1, learning_rate=0.0), start=first.weights
+    )
+    cold = train_network(lessons(), spec_named("patchtst"), Calendar(), Effort(steps=1, learning_rate=0.0))
+
+    assert warm.loss < cold.loss
+
+
+@needs_torch
+def test_an_unknown_architecture_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"has no architecture 'Nonsense'.*patchtst"):
+        build_module(spec_named("Nonsense"), GRID)
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forecasting.heavy.find_spec", lambda _name: None)
+
+    with pytest.raises(MissingPackage, match=r"pip install 'penstock\[forecast\]'"):
+        heavy("torch.nn")
+
+
+def test_patchtst_needs_no_torch_to_be_served() -> None:
+    model = untrained_patchtst()
+
+    ahead = Trained(model, GRID).forecast(history(rhythm(9)), horizon_s=3600.0)
+
+    assert isinstance(model, PatchTst)
+    assert ahead.model == "patchtst"

@@ -1,0 +1,167 @@
+"""Who is believed: live scores, mixing, hysteresis, calibration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forecasting.calibration import SCALE_MAX, Calibration
+from forecasting.forecast import LEVELS
+from forecasting.grid import KINDS
+from forecasting.history import Rates
+from forecasting.selector import UPPER, Selector
+from tests.forecasting.worlds import GRID, history
+
+SPREAD = np.array([-1.3, 0.0, 1.3, 1.65, 2.3])
+
+
+def says(value: float, *, width: float = 1.0) -> Rates:
+    """The same at every lead."""
+    return np.broadcast_to(value + width * SPREAD, (KINDS, len(GRID.leads), len(LEVELS))).copy()
+
+
+def play(
+    selector: Selector, said: dict[str, Rates], bins: int, *, seed: int = 0, start: int = 0
+) -> tuple[Rates, Rates]:
+    """`bins` steps of traffic around 10; what was served last, and the traffic."""
+    rates = 10 + np.random.default_rng(seed).normal(size=start + bins)
+    served = says(0.0)
+    for end in range(start + 1, start + bins + 1):
+        past = history(rates[:end])
+        selector.settle(past)
+        served = selector.mix(past.end_s, said)
+    return served, rates
+
+
+def test_a_model_that_was_right_before_is_believed() -> None:
+    selector = Selector(GRID, ["good", "bad"])
+
+    served, _ = play(selector, {"good": says(10.0), "bad": says(14.0)}, 200)
+
+    assert selector.leader == "good"
+    assert abs(served[0, 0, 1] - 10.0) < 0.2
+
+
+def test_before_any_score_all_models_weigh_the_same() -> None:
+    served = Selector(GRID, ["one", "two"]).mix(0.0, {"one": says(8.0), "two": says(12.0)})
+
+    assert served[0, 0, 1] == pytest.approx(10.0)
+
+
+def test_a_mix_of_two_equal_models_uses_both() -> None:
+    selector = Selector(GRID, ["low", "high"])
+
+    served, _ = play(selector, {"low": says(9.7), "high": says(10.3)}, 300)
+
+    assert abs(served[0, 0, 1] - 10.0) < 0.15
+    assert all(score.weight > 0.2 for score in selector.scores())
+
+
+def test_a_silent_model_is_left_out_and_another_speaks() -> None:
+    selector = Selector(GRID, ["good", "fair"])
+    play(selector, {"good": says(10.0), "fair": says(10.4)}, 100)
+
+    served = selector.mix(101 * GRID.step_s, {"fair": says(10.4)})
+
+    assert served[0, 0, 1] == pytest.approx(10.4)
+
+
+def test_the_leader_changes_only_for_one_that_is_clearly_better() -> None:
+    selector = Selector(GRID, ["first", "twin"])
+
+    changes = 0
+    rates = 10 + np.random.default_rng(2).normal(size=400)
+    before = selector.leader
+    for end in range(1, 401):
+        past = history(rates[:end])
+        selector.settle(past)
+        selector.mix(past.end_s, {"first": says(10.0), "twin": says(10.01)})
+        changes += selector.leader != before
+        before = selector.leader
+
+    assert changes == 0
+
+
+def test_scores_tell_coverage_and_bias_at_peaks() -> None:
+    selector = Selector(GRID, ["low", "wide"])
+
+    play(selector, {"low": says(7.0), "wide": says(10.0, width=3.0)}, 300)
+    low, wide = selector.scores()
+
+    assert low.coverage < 0.4
+    assert low.peak_bias < -0.2
+    assert wide.coverage > 0.95
+    assert low.loss > wide.loss
+
+
+def test_a_gap_scores_nothing() -> None:
+    selector = Selector(GRID, ["one"])
+    rates = np.full(50, np.nan)
+    rates[0] = 10.0
+    for end in range(1, 51):
+        past = history(rates[:end])
+        selector.settle(past)
+        selector.mix(past.end_s, {"one": says(10.0)})
+
+    assert selector.scores()[0].scored == 0
+
+
+def test_steps_that_were_missed_are_scored_when_they_are_seen() -> None:
+    rates = 10 + np.random.default_rng(0).normal(size=60)
+    each, late = Selector(GRID, ["one"]), Selector(GRID, ["one"])
+    for selector in (each, late):
+        selector.settle(history(rates[:1]))
+        selector.mix(GRID.step_s, {"one": says(10.0)})
+    for end in range(2, 41):
+        each.settle(history(rates[:end]))
+    late.settle(history(rates[:15]))
+    late.settle(history(rates[:40]))
+
+    assert late.scores() == each.scores()
+    assert each.scores()[0].scored == KINDS * len(GRID.leads)
+
+
+def test_new_weights_inherit_the_scores_of_their_name() -> None:
+    selector = Selector(GRID, ["net", "light"])
+    play(selector, {"net": says(10.0), "light": says(12.0)}, 100)
+
+    after = selector.renamed(["net", "new", "light"])
+
+    assert {s.model: s.loss for s in after.scores()}["light"] == selector.scores()[1].loss
+    assert {s.model: s.scored for s in after.scores()}["new"] == 0
+
+
+def learned(calibration: Calibration, width: float, count: int, seed: int = 0) -> Calibration:
+    served = 10.0 + width * SPREAD
+    for came in 10 + np.random.default_rng(seed).normal(size=count):
+        calibration.learn(0, 0, float(came), served)
+    return calibration
+
+
+def test_quantiles_that_cover_are_left_alone() -> None:
+    assert learned(Calibration(GRID), 1.0, 500).scale[0, 0] == 1.0
+
+
+def test_quantiles_that_do_not_cover_are_widened_up_to_the_bound() -> None:
+    narrow = learned(Calibration(GRID), 0.5, 500)
+    hopeless = learned(Calibration(GRID), 0.05, 500)
+
+    assert 1.2 < narrow.scale[0, 0] <= SCALE_MAX
+    assert hopeless.scale[0, 0] == SCALE_MAX
+
+
+def test_quantiles_that_cover_far_too_much_are_narrowed() -> None:
+    wide = learned(Calibration(GRID), 2.0, 500)
+
+    assert wide.scale[0, 0] < 1.0
+
+
+def test_calibration_moves_the_upper_levels_only() -> None:
+    calibration = learned(Calibration(GRID), 0.5, 500)
+    before = says(10.0, width=0.5)
+
+    after = calibration.applied(before)
+
+    np.testing.assert_array_equal(after[..., :2], before[..., :2])
+    assert after[0, 0, UPPER] > before[0, 0, UPPER]
+    assert after[1, 1, UPPER] == before[1, 1, UPPER]

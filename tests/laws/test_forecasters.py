@@ -1,0 +1,164 @@
+"""Laws that every forecaster obeys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from forecasting.boosting import train_boosting
+from forecasting.calendar import Calendar
+from forecasting.errors import NotEnoughHistory
+from forecasting.fleet import Trained
+from forecasting.forecaster import FallbackChain, Forecaster
+from forecasting.grid import Grid
+from forecasting.heavy import installed
+from forecasting.history import Rates, TrafficHistory
+from forecasting.last_value import LastValue, MeanAndMax
+from forecasting.learned import FleetModel, lessons_from
+from forecasting.network import spec_named
+from forecasting.network_training import Effort, train_network
+from forecasting.regression import train_regression
+from forecasting.seasonal import SeasonalNaive
+from forecasting.torch_network import runnable
+
+STEP_S = 60.0
+SEASON = 48
+"""Bins of the short season that the laws use."""
+GRID = Grid(step_s=STEP_S, horizon_s=20 * STEP_S, season_s=SEASON * STEP_S)
+
+
+def rhythm(seed: int, *, bins: int = 9 * SEASON, scale: float = 1.0) -> Rates:
+    """A rhythm with counting noise, some 600 counts a step."""
+    counts = np.random.default_rng(seed).poisson(
+        600 * (1.2 + np.sin(2 * np.pi * np.arange(bins) / SEASON)), size=bins
+    )
+    return np.asarray(counts * scale / STEP_S, dtype=np.float64)
+
+
+def trained() -> list[Forecaster]:
+    """Every model with weights, taught the rhythm of another seed."""
+    past = TrafficHistory(0.0, STEP_S, rhythm(99, bins=30 * SEASON))
+    lessons = lessons_from(GRID, {"other": past}, Calendar())
+    models: list[FleetModel] = [train_regression(lessons)]
+    if installed("lightgbm"):
+        models.append(train_boosting(lessons, trees=40))
+    if installed("torch") and installed("neuralforecast"):
+        network = train_network(lessons, spec_named("patchtst"), Calendar(), Effort(steps=150))
+        models.append(runnable(network, GRID, Calendar()))
+    return [Trained(model, GRID) for model in models]
+
+
+FORECASTERS: list[Forecaster] = [
+    *trained(),
+    LastValue(),
+    MeanAndMax(),
+    SeasonalNaive(season_s=SEASON * STEP_S),
+    FallbackChain((SeasonalNaive(season_s=SEASON * STEP_S), LastValue())),
+]
+
+every_forecaster = pytest.mark.parametrize(
+    "model", FORECASTERS, ids=lambda model: f"{type(model).__name__}-{model.name}"
+)
+modest = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def history_of(rates: Rates) -> TrafficHistory:
+    return TrafficHistory(start_s=0.0, step_s=STEP_S, rates=rates)
+
+
+@st.composite
+def any_rates(draw: st.DrawFn) -> Rates:
+    """Whatever a meter may have seen: zeros, gaps, jumps by a million, a single sample."""
+    rate = st.one_of(st.just(0.0), st.just(float("nan")), st.floats(0, 1e6), st.floats(0, 1e-6))
+    pattern = draw(st.lists(rate, min_size=1, max_size=20))
+    repeats = draw(st.integers(1, 12))
+    return np.array(pattern * repeats)
+
+
+@every_forecaster
+@modest
+@given(rates=any_rates(), horizon=st.integers(1, 2 * SEASON))
+def test_quantiles_are_ordered_finite_and_not_negative(model: Forecaster, rates: Rates, horizon: int) -> None:
+    try:
+        ahead = model.forecast(history_of(rates), horizon_s=horizon * STEP_S)
+    except NotEnoughHistory:
+        return
+
+    assert ahead.paths.shape == (len(ahead.levels), horizon)
+    assert np.all(np.isfinite(ahead.paths))
+    assert np.all(ahead.paths >= 0)
+    assert np.all(np.diff(ahead.paths, axis=0) >= 0)
+    assert ahead.peaks is not None
+    assert np.all(ahead.peaks >= ahead.paths)
+    assert ahead.issued_at_s == len(rates) * STEP_S
+
+
+@every_forecaster
+@pytest.mark.parametrize("factor", [0.1, 7.0, 1000.0])
+def test_ten_times_the_traffic_is_ten_times_the_forecast(model: Forecaster, factor: float) -> None:
+    one = model.forecast(history_of(rhythm(1)), horizon_s=20 * STEP_S)
+    other = model.forecast(history_of(rhythm(1, scale=factor)), horizon_s=20 * STEP_S)
+
+    np.testing.assert_allclose(other.paths, factor * one.paths, rtol=0.05)
+    assert one.peaks is not None
+    assert other.peaks is not None
+    np.testing.assert_allclose(other.peaks, factor * one.peaks, rtol=0.05)
+
+
+@every_forecaster
+def test_the_future_does_not_change_the_forecast(model: Forecaster) -> None:
+    past = rhythm(2)
+    quiet = np.concatenate([past, np.zeros(SEASON)])
+    loud = np.concatenate([past, np.full(SEASON, 1e6)])
+    cut = len(past)
+
+    seen = [model.forecast(history_of(whole[:cut]), horizon_s=30 * STEP_S).paths for whole in (quiet, loud)]
+
+    np.testing.assert_array_equal(seen[0], seen[1])
+
+
+@every_forecaster
+def test_the_same_history_gives_the_same_forecast(model: Forecaster) -> None:
+    one = model.forecast(history_of(rhythm(3)), horizon_s=30 * STEP_S)
+    two = model.forecast(history_of(rhythm(3)), horizon_s=30 * STEP_S)
+
+    np.testing.assert_array_equal(one.paths, two.paths)
+
+
+@every_forecaster
+@pytest.mark.parametrize("rate", [0.0, 0.02, 5.0, 1e7])
+def test_constant_in_constant_out(model: Forecaster, rate: float) -> None:
+    ahead = model.forecast(history_of(np.full(9 * SEASON, rate)), horizon_s=30 * STEP_S)
+
+    np.testing.assert_allclose(ahead.path(0.5), rate, rtol=0.01)
+    assert ahead.path(0.95).max() <= rate * 1.05
+
+
+@every_forecaster
+def test_a_gap_at_the_end_is_told_as_the_age_of_the_data(model: Forecaster) -> None:
+    rates = rhythm(4)
+    rates[-7:] = np.nan
+
+    assert model.forecast(history_of(rates), horizon_s=STEP_S).data_age_s == 7 * STEP_S
+
+
+@every_forecaster
+def test_nothing_measured_is_not_enough(model: Forecaster) -> None:
+    with pytest.raises(NotEnoughHistory):
+        model.forecast(history_of(np.full(3 * SEASON, np.nan)), horizon_s=STEP_S)
+    with pytest.raises(NotEnoughHistory):
+        model.forecast(history_of(np.empty(0)), horizon_s=STEP_S)
+
+
+@every_forecaster
+def test_the_upper_quantile_covers_what_comes(model: Forecaster) -> None:
+    """On a plain rhythm, 0.95 must mean 95 % within what 200 origins can tell."""
+    rates = rhythm(5, bins=13 * SEASON)
+    covered = []
+    for origin in range(9 * SEASON, 13 * SEASON - 10, 2):
+        ahead = model.forecast(history_of(rates[:origin]), horizon_s=10 * STEP_S)
+        covered.append(rates[origin : origin + 10] <= ahead.path(0.95))
+
+    assert 0.90 <= np.mean(covered) <= 0.99
