@@ -40,3 +40,7 @@ class Reason(StrEnum):
     """The job is in shadow mode: the plan is recorded, not carried out."""
     FIXED = "fixed"
     """A rule that does not look at traffic said so."""
+    PAUSED = "paused"
+    """An operator paused the job: the pool is left as it is."""
+    OVERRIDE = "override"
+    """An operator set the size, until a time."""

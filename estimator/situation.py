@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from estimator.capacity import Capacity
 from estimator.reason import Reason
 from forecasting.forecast import Forecast
+from forecasting.history import TrafficHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,10 @@ class Situation:
     forecast: Forecast | None = None
     partition_lags: tuple[float, ...] = ()
     """Lag by partition, for rules that look at partitions."""
+    busy_by_worker: Mapping[str, float] = field(default_factory=dict)
+    """Busy fraction of each ready worker that reported; a ready one that is missing did not."""
+    history: TrafficHistory | None = None
+    """Traffic before this tick, as the meter has it."""
 
 
 @dataclass(frozen=True, slots=True)

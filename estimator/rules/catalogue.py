@@ -6,11 +6,29 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from estimator.rules.autopilot import autopilot
+from estimator.rules.flink import flink
+from estimator.rules.hpa import hpa
+from estimator.rules.kale import kale
+from estimator.rules.keda import keda
+from estimator.rules.madu import madu
 from estimator.rules.penstock import penstock
 from estimator.rules.reactive import reactive
 from estimator.rules.rule import Rule
+from estimator.rules.static import static_max, static_mean
 
-RULES: Mapping[str, Callable[..., Rule[Any]]] = {"penstock": penstock, "reactive": reactive}
+RULES: Mapping[str, Callable[..., Rule[Any]]] = {
+    "penstock": penstock,
+    "reactive": reactive,
+    "hpa": hpa,
+    "keda": keda,
+    "flink": flink,
+    "autopilot": autopilot,
+    "madu": madu,
+    "kale": kale,
+    "static-max": static_max,
+    "static-mean": static_mean,
+}
 
 
 class UnknownRule(ValueError):

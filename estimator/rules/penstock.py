@@ -66,4 +66,4 @@ def penstock(
             return Reason.TRAFFIC_FALL if seen.forecast is None else Reason.FORECAST_FALL
         return Reason.SETTLING if wanted < workers else Reason.STEADY
 
-    return Rule("penstock", PenstockMemory, size)
+    return Rule("penstock", PenstockMemory, size, foresees=True)

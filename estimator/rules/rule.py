@@ -23,3 +23,18 @@ class Rule(Generic[Memory]):
     name: str
     memory: type[Memory]
     size: Callable[[Situation, Memory], tuple[Sizing, Memory]]
+    period_s: float | None = None
+    """How often the original decides; it keeps this pace itself when asked more often. None: every tick."""
+    foresees: bool = False
+    """Whether it looks at the forecast; a simulation need not make one that nobody reads."""
+
+
+def is_due(last_s: float | None, now_s: float, period_s: float) -> bool:
+    """Whether a rule that last decided at `last_s` decides again.
+
+    A tick that comes a little early counts: clocks are never quite on the grid.
+
+    >>> is_due(None, 0.0, 15.0), is_due(0.0, 10.0, 15.0), is_due(0.0, 14.9, 15.0)
+    (True, False, True)
+    """
+    return last_s is None or now_s - last_s >= 0.98 * period_s

@@ -33,8 +33,9 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     capacity = _learned_capacity(seen, state, policy)
     limits = _limits(seen, policy)
     sizing, memory = _size(seen, state, policy, capacity, limits)
+    sizing = _steered(sizing, seen, policy)
     planned, bound = _bounded(sizing, limits, policy)
-    victims = _victims(seen.pool, planned)
+    victims = () if planned == seen.pool.requested else _victims(seen.pool, planned)
     resize = _resize(seen, state, policy, planned, victims)
     assignment = _assignment(seen, state, policy, leaving=victims if resize else ())
     return Decision(
@@ -75,10 +76,22 @@ def _size(
     return sizing, memory
 
 
+def _steered(sizing: Sizing, seen: Observation, policy: Policy) -> Sizing:
+    """What an operator set wins over the rule; what the rule wanted is kept among the numbers."""
+    override = policy.override
+    if override is not None and seen.at_s < override.until_s:
+        size, reason = override.workers, Reason.OVERRIDE
+    elif policy.paused:
+        size, reason = seen.pool.requested, Reason.PAUSED
+    else:
+        return sizing
+    return Sizing(size, reason, {**sizing.numbers, "rule_workers": float(sizing.workers)})
+
+
 def _situation(seen: Observation, policy: Policy, capacity: Capacity, limits: Limits) -> Situation:
     traffic, pool = seen.traffic, seen.pool
     ready = {worker.id for worker in pool.workers if worker.phase is WorkerPhase.READY}
-    busy = [report.busy for report in seen.reports if report.worker in ready]
+    busy = {report.worker: report.busy for report in seen.reports if report.worker in ready}
     return Situation(
         now_s=seen.at_s,
         rate_per_s=traffic.rate_per_s,
@@ -87,7 +100,7 @@ def _situation(seen: Observation, policy: Policy, capacity: Capacity, limits: Li
         trained_per_s=traffic.trained_per_s,
         requested=pool.requested,
         ready=len(ready),
-        busy=fmean(busy) if busy else None,
+        busy=fmean(busy.values()) if busy else None,
         capacity=capacity,
         slo=policy.slo,
         limits=limits,
@@ -95,6 +108,8 @@ def _situation(seen: Observation, policy: Policy, capacity: Capacity, limits: Li
         pause_s=policy.pause_s,
         forecast=seen.forecast,
         partition_lags=traffic.partition_lags,
+        busy_by_worker=busy,
+        history=seen.history,
     )
 
 
@@ -121,6 +136,9 @@ def _limits(seen: Observation, policy: Policy) -> Limits:
 
 
 def _bounded(sizing: Sizing, limits: Limits, policy: Policy) -> tuple[int, Reason | None]:
+    """Within the limits, and which of them binds. A paused pool is not moved, not even into its limits."""
+    if sizing.reason is Reason.PAUSED:
+        return sizing.workers, None
     if sizing.workers < limits.workers_min:
         return limits.workers_min, Reason.AT_MINIMUM
     if sizing.workers > limits.workers_max:
@@ -150,7 +168,7 @@ def _resize(
 def _assignment(
     seen: Observation, state: ControlState, policy: Policy, *, leaving: tuple[str, ...]
 ) -> Assignment:
-    if policy.shuffle is not Shuffle.LEASES:
+    if policy.shuffle is not Shuffle.LEASES or not seen.traffic.partition_rates:
         return Assignment()
     speed = {report.worker: report.rate_per_busy_s for report in seen.reports if _tells_speed(report)}
     known = fmean(speed.values()) if speed else 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import floor
 
@@ -73,10 +73,17 @@ class JobLoop:
         self._state = ControlState()
         self._state_of_fence: int | None = None
 
-    async def run(self, *, interval_s: float) -> None:
-        """Tick on a fixed grid, for ever. A tick that overruns skips grid points; it does not pile up."""
+    async def run(
+        self, *, interval_s: float, prepare: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Tick on a fixed grid, for ever. A tick that overruns skips grid points; it does not pile up.
+
+        `prepare` runs before each tick: the moment to replace the policy.
+        """
         clock = self._ports.clock
         while True:
+            if prepare is not None:
+                await prepare()
             await self.tick()
             await clock.sleep_until((floor(clock.now_s() / interval_s) + 1) * interval_s)
 
@@ -116,6 +123,7 @@ class JobLoop:
     async def _observe(self, fence: int) -> Observation:
         traffic: TrafficReading = await self._ports.meter.read()
         pool: PoolState = await self._ports.pool.observe()
+        history = self._ports.meter.history()
         return Observation(
             job=self.job,
             at_s=self._ports.clock.now_s(),
@@ -123,7 +131,8 @@ class JobLoop:
             pool=pool,
             reports=await self._ports.telemetry.reports(),
             fence=fence,
-            forecast=self._ports.forecasts.forecast(self._ports.meter.history()),
+            forecast=self._ports.forecasts.forecast(history),
+            history=history,
         )
 
     async def _record(self, decision: Decision, fence: int) -> None:

@@ -12,6 +12,7 @@ from estimator.reason import Reason
 from estimator.rules import Rule
 from estimator.situation import Limits, Slo
 from forecasting.forecast import Forecast
+from forecasting.history import TrafficHistory
 from shuffler.assignment import Assignment
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Decision",
     "Mode",
     "Observation",
+    "Override",
     "Policy",
     "PoolCapabilities",
     "PoolResize",
@@ -148,6 +150,14 @@ class WorkerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Override:
+    """A size that an operator set in the place of the rule's, until `until_s`."""
+
+    workers: int
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """What the operator wants of one job."""
 
@@ -163,6 +173,10 @@ class Policy:
     shuffle: Shuffle = Shuffle.LEASES
     forecast_model: str = ""
     """First model of the forecast chain; another one in its place is a fallback worth telling."""
+    paused: bool = False
+    """The pool is left as it is; the rule goes on thinking, so that it can be compared."""
+    override: Override | None = None
+    """Beats `paused`: a size that somebody asked for is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +206,8 @@ class Observation:
     reports: tuple[WorkerReport, ...]
     fence: int
     forecast: Forecast | None = None
+    history: TrafficHistory | None = None
+    """Traffic before this tick, for rules that learn from it themselves."""
 
 
 @dataclass(frozen=True, slots=True)
