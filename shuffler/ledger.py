@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shuffler.errors import LeaseLost, NotOpened
 from shuffler.lease import Lease, Progress
@@ -251,7 +251,9 @@ class Ledger:
 
     def _settle(self, lease: Lease, trained: int, late: int, lost: int) -> None:
         check_counts(lease, trained=trained, late=late, lost=lost)
-        if lease.epoch != self._epoch or lease.token not in self._leases:
+        held = self._leases.get(lease.token)
+        # A server restored from an older copy gives tokens again: all of the lease must be the same.
+        if held is None or replace(lease, expires_at_s=held.expires_at_s) != held:
             raise LeaseLost(lease)
         del self._leases[lease.token]
         self._settled[lease.worker] = lease.token

@@ -11,7 +11,7 @@ import structlog
 from services.stream.batch import Holding
 from services.stream.buffer import SampleBuffer
 from services.stream.errors import LedgerUnavailable, SourceUnavailable
-from services.stream.opening import LedgerFeed
+from services.stream.frontier import Frontier
 from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
@@ -29,6 +29,8 @@ _READ_S: Final = 0.05
 """How long one read may wait for records."""
 _AHEAD: Final = 0.25
 """The next lease is taken when less than this share of one is left to train."""
+_LEASE_MOST: Final = 100_000
+"""Samples in a lease at most, however fast the trainer says it is: they are held in memory."""
 
 
 class Feeder:
@@ -50,7 +52,7 @@ class Feeder:
         self._buffer = buffer
         self._holder = holder
         self._prefer = prefer
-        self._feed = LedgerFeed(topic, ledger, plan)
+        self._frontier = Frontier(topic, ledger, plan)
         self._reader = RangeReader(topic.consumer, topic.name)
         self._redis = Outage("redis")
         self._kafka = Outage("kafka")
@@ -91,7 +93,8 @@ class Feeder:
         return time.monotonic() < self._leave_by_s
 
     def _lease_samples(self) -> int:
-        return max(self._plan.batch, round(self._buffer.rate_per_s * self._plan.lease_s))
+        wanted = min(_LEASE_MOST, round(self._buffer.rate_per_s * self._plan.lease_s))
+        return max(self._plan.batch, wanted)
 
     def _ahead(self) -> int:
         return max(self._plan.batch, round(self._lease_samples() * _AHEAD))
@@ -117,14 +120,14 @@ class Feeder:
 
     def _open(self) -> bool:
         """The ledger is new, or Redis has lost it: start from what the group has committed."""
-        return self._ask(self._feed.open) is not None and self._refresh()
+        return self._ask(self._frontier.open) is not None and self._refresh()
 
     def _refresh(self) -> bool:
         """Whether there is more to lease, asking at most every `refresh_s`."""
         if time.monotonic() < self._refresh_at_s:
             return False
         self._refresh_at_s = time.monotonic() + self._plan.refresh_s
-        return self._ask(self._feed.refresh) is True
+        return self._ask(self._frontier.refresh) is True
 
     def _ask(self, question: Callable[[], Answer]) -> Answer | None:
         """Kafka's answer, which the ledger is told on the way; None while either is away."""

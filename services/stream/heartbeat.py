@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Event
 
-import structlog
-
 from services.control.errors import ControlError
 from services.stream.errors import LedgerUnavailable
+from services.stream.outage import Outage
 from services.stream.ports import LeaseLedger
 from shuffler.errors import NotOpened
-
-_log = structlog.get_logger(__name__)
 
 
 class Heartbeat:
@@ -31,6 +28,7 @@ class Heartbeat:
         self._every_s = every_s
         self._ask_preference = ask_preference
         self._preference: Sequence[int] = ()
+        self._assignment = Outage("assignment")
 
     def preference(self) -> Sequence[int]:
         """The partitions to read first, as last heard."""
@@ -50,5 +48,7 @@ class Heartbeat:
             return  # the feeder meets the same, says so and mends it
         try:
             self._preference = tuple(self._ask_preference())
-        except ControlError as error:
-            _log.warning("preference_kept", why=str(error))
+        except ControlError as error:  # the last one is as good as any: it is a preference
+            self._assignment.failed(error)
+        else:
+            self._assignment.answered()

@@ -49,9 +49,7 @@ local function take_back(partition, start, stop)
   call('ZADD', WAITING, '-inf', partition)
 end
 
-local function read_lease(token)
-  local text = call('HGET', LEASES, token)
-  if not text then return nil end
+local function read_lease(text)
   local partition, start, stop, worker = string.match(text, '^(%d+) (%d+) (%d+) (.*)$')
   return {partition = partition, start = tonumber(start), stop = tonumber(stop), worker = worker}
 end
@@ -77,7 +75,7 @@ end
 local function expire()
   for _, worker in ipairs(call('ZRANGEBYSCORE', ALIVE, '-inf', seconds(now))) do
     for token in string.gmatch(call('HGET', HOLDERS, 'h:' .. worker) or '', '%d+') do
-      local lease = read_lease(token)
+      local lease = read_lease(call('HGET', LEASES, token))
       call('HINCRBY', STATE, 'repeated', whole(lease.stop - lease.start))
       call('HDEL', LEASES, token)
       take_back(lease.partition, lease.start, lease.stop)
@@ -139,17 +137,18 @@ local function take(partition, samples)
   return start, stop
 end
 
--- The operation's reply, and the lease when it was settled now.
-local function settle(worker, token, epoch, trained, late, lost)
+-- token, epoch, the lease as `leases` has it, its worker, trained, late, lost.
+-- Gives the operation's reply, and the lease when it was settled just now.
+local function settle(token, epoch, text, worker, trained, late, lost)
   if call('HGET', STATE, 'epoch') ~= epoch then return {'lost'} end
   if call('HGET', HOLDERS, 's:' .. worker) == token then return {'ok'} end
-  local lease = read_lease(token)
-  if not lease then return {'lost'} end
-  drop_lease(token, lease.worker)
+  -- A server restored from an older copy gives tokens again: all of the lease must be the same.
+  if call('HGET', LEASES, token) ~= text then return {'lost'} end
+  drop_lease(token, worker)
   call('HINCRBY', STATE, 'trained', trained)
   if late ~= '0' then call('HINCRBY', STATE, 'late', late) end
   if lost ~= '0' then call('HINCRBY', STATE, 'lost', lost) end
-  return {'ok'}, lease
+  return {'ok'}, read_lease(text)
 end
 
 local operations = {}
@@ -202,7 +201,7 @@ function operations.acquire()
   for token in string.gmatch(held, '%d+') do
     if not string.find(ARGV[7], ' ' .. token .. ' ', 1, true) then
       -- The reply that gave it was lost on the way: give it again, or it would be held for ever.
-      local lease = read_lease(token)
+      local lease = read_lease(call('HGET', LEASES, token))
       return {'ok', lease.partition, whole(lease.start), whole(lease.stop), token, epoch, until_s}
     end
   end
@@ -224,15 +223,15 @@ function operations.renew()
   return {'ok'}
 end
 
--- worker, token, epoch, trained, late, lost
+-- what `settle` takes
 function operations.complete()
-  return (settle(unpack(ARGV, 3, 8)))
+  return (settle(unpack(ARGV, 3, 9)))
 end
 
--- worker, token, epoch, trained, late, lost, upto
+-- what `settle` takes, upto
 function operations.release()
-  local reply, lease = settle(unpack(ARGV, 3, 8))
-  local upto = tonumber(ARGV[9])
+  local reply, lease = settle(unpack(ARGV, 3, 9))
+  local upto = tonumber(ARGV[10])
   if lease and upto < lease.stop then take_back(lease.partition, upto, lease.stop) end
   return reply
 end

@@ -107,7 +107,7 @@ class RangeReader:
         for event in events:
             self._hear(event)
         if self._now_s() - self._progress_at_s > _STALLED_S and not self.out_of_range:
-            _log.info("range_asked_anew", partition=self._partition, offset=self._position, end=self._end)
+            _log.debug("range_asked_anew", partition=self._partition, offset=self._position, end=self._end)
             self._jump(self._partition_read(), self._position)
 
     def _hear(self, event: Message) -> None:

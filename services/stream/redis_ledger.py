@@ -114,7 +114,8 @@ class RedisLedger:
         )
 
     def _settle(self, operation: str, lease: Lease, *numbers: int) -> None:
-        verdict = self._ask(operation, lease.worker, lease.token, lease.epoch, *numbers)[0]
+        text = f"{lease.partition} {lease.start} {lease.end} {lease.worker}"
+        verdict = self._ask(operation, lease.token, lease.epoch, text, lease.worker, *numbers)[0]
         self._known.pop(lease.token, None)
         if _text(verdict) == "lost":
             raise LeaseLost(lease)

@@ -100,7 +100,7 @@ def committed(settings: Settings, partitions: int) -> dict[int, int]:
 class Trainee(Thread):
     """A worker in a thread: trains whatever it gets, and remembers which samples those were."""
 
-    def __init__(self, settings: Settings, worker: str, *, before_done: Callable[[], None] = lambda: None):
+    def __init__(self, settings: Settings, worker: str, *, before_done: Callable[[], object] = lambda: None):
         super().__init__(name=worker, daemon=True)
         self.seen: Counter[tuple[int, int]] = Counter()
         self.sizes: list[int] = []
@@ -137,7 +137,7 @@ class Trainee(Thread):
 
 @contextmanager
 def training(
-    settings: Settings, *workers: str, before_done: Callable[[], None] = lambda: None
+    settings: Settings, *workers: str, before_done: Callable[[], object] = lambda: None
 ) -> Iterator[list[Trainee]]:
     """Workers that train until the end of the block."""
     crew = [Trainee(settings, worker, before_done=before_done) for worker in workers]

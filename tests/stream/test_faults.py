@@ -112,7 +112,7 @@ def test_aborted_and_unfinished_transactions_are_not_trained_and_leave_no_hole(
 def test_a_partition_that_appears_is_trained_from_its_beginning(
     kafka: KafkaUnderTest, redis_url: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.stream.opening._LOOK_FOR_PARTITIONS_S", 0.2)
+    monkeypatch.setattr("services.stream.frontier._LOOK_FOR_PARTITIONS_S", 0.2)
     topic = kafka.new_topic(1)
     settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"start": "latest"})
     produce(kafka.bootstrap, topic, {0: 20})
@@ -243,15 +243,21 @@ def test_a_step_longer_than_the_time_to_live_loses_no_lease(
     kafka: KafkaUnderTest, redis_url: str, group: str
 ) -> None:
     topic = kafka.new_topic(1)
-    produce(kafka.bootstrap, topic, {0: 10})
+    produce(kafka.bootstrap, topic, {0: 100})
     settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"lease_ttl_s": 0.4})
-    lapsed = Event()
+    step_is_over = Event()
 
-    def slow_step() -> None:
-        lapsed.wait(1.5)  # never set: the other worker asks all the while, and would get what lapses
-
-    with training(settings, "a", "b", before_done=slow_step):
-        progress = trained_all(settings, 10)
+    with training(settings, "busy", before_done=lambda: step_is_over.wait(60)):
+        # With a batch in its step and the next one read, it asks the ledger for nothing.
+        eventually(lambda: leases_out(settings) == 2, what="everything is leased")
+        with training(settings, "idle"):
+            began_s = eventually(lambda: alive_until_s(settings, "idle"), what="the other looks for work")
+            eventually(
+                lambda: (alive_until_s(settings, "idle") or 0) > (began_s or 0) + 1.5,
+                what="the other would have got what lapses",
+            )
+            step_is_over.set()
+            progress = trained_all(settings, 100)
 
     assert progress.repeated == 0
 
@@ -281,6 +287,13 @@ def delete_below(kafka: KafkaUnderTest, topic: str, *, offset: int) -> None:
     admin = kafka.admin()
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
         future.result()
+
+
+def alive_until_s(settings: Settings, worker: str) -> float | None:
+    """Until when the leases of a worker last; None before it was heard."""
+    with Redis.from_url(settings.redis.url) as client:
+        known = client.zrange(Keys(settings.redis.prefix).ledger(JOB, "alive"), 0, -1, withscores=True)
+    return next((until_s for holder, until_s in known if holder.decode().startswith(f"{worker}.")), None)
 
 
 def ledger_of(settings: Settings, client: Redis) -> RedisLedger:

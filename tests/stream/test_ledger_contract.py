@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -151,6 +152,18 @@ def test_a_lease_of_another_epoch_is_lost(shared: LedgerUnderTest) -> None:
         ledger.complete(replace(lease, epoch=lease.epoch - 1), trained=10, late=0)
 
     ledger.complete(lease, trained=10, late=0)
+
+
+@pytest.mark.parametrize("other", [{"worker": "b"}, {"start": 1}, {"end": 11}, {"partition": 1}])
+def test_a_token_alone_completes_nothing(shared: LedgerUnderTest, other: dict[str, Any]) -> None:
+    """A Redis restored from an older copy gives out tokens again, for other ranges."""
+    ledger = opened(shared, {0: 10})
+    lease = acquired(ledger, "a")
+
+    with pytest.raises(LeaseLost):
+        ledger.complete(replace(lease, **other), trained=1, late=0)
+
+    assert ledger.progress().trained == 0
 
 
 def test_after_an_outage_nobody_loses_a_lease_for_one_time_to_live(shared: LedgerUnderTest) -> None:

@@ -1,4 +1,4 @@
-"""Start a ledger from where Kafka says the job stands, and keep its ends up to date."""
+"""Between Kafka and the ledger: where a job starts, and how far its partitions reach by now."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _log = structlog.get_logger(__name__)
 _LOOK_FOR_PARTITIONS_S: Final = 30.0
 
 
-class LedgerFeed:
-    """Tells the ledger of partitions and end offsets. Any worker may; all of them do when idle."""
+class Frontier:
+    """Tells the ledger of partitions and their ends. Any worker may; each does when it is idle."""
 
     def __init__(self, topic: Topic, ledger: LeaseLedger, plan: StreamPlan) -> None:
         self._topic = topic
@@ -39,7 +39,6 @@ class LedgerFeed:
         starts = self._starts(self._partitions, commits)
         epochs = [commit.epoch for commit in commits.values() if commit.epoch is not None]
         self._ledger.open(starts, after_epoch=max(epochs, default=0))
-        self._told = {}
         _log.info("ledger_opened", topic=self._topic.name, partitions=len(starts))
         return len(starts)
 
@@ -68,6 +67,7 @@ class LedgerFeed:
     def _look_for_partitions(self) -> None:
         self._partitions = self._topic.partitions()
         self._looked_at_s = time.monotonic()
+        self._told = {}  # whoever opened a new ledger meanwhile may have died before it told the ends
 
     def _open_new(self, partitions: Iterable[int]) -> None:
         known = self._ledger.progress().ends
