@@ -31,9 +31,12 @@ install: $(VENV)/.installed ## Make .venv with .venv/bin/penstock.
 demo: install ## Run the whole loop on embedded Kafka and Redis.
 	$(BIN)/penstock demo $(ARGS)
 
+# Most of the long tests wait for processes rather than compute: one more worker than two cores pays.
+WORKERS ?= 3
+
 .PHONY: test
 test: $(VENV)/.installed-dev ## Run all tests.
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.
@@ -50,6 +53,14 @@ check: $(VENV)/.installed-dev ## Format, lint, types and import contracts.
 format: $(VENV)/.installed-dev ## Rewrite the code as `make check` wants it.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+.PHONY: bench-policies
+bench-policies: install ## Judge every policy on all traces (PENSTOCK_TRACES) and plants.
+	$(BIN)/python -m benchmarks.policies $(ARGS)
+
+.PHONY: bench-simulator-speed
+bench-simulator-speed: install ## How fast the simulator is against plain Python.
+	$(BIN)/python -m benchmarks.simulator_speed $(ARGS)
 
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.

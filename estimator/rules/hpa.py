@@ -110,7 +110,11 @@ def _remembered(
 
 def _averages(window: tuple[tuple[float, dict[str, float]], ...], now: Busy) -> list[float]:
     """Each ready worker's own average: one that joined within the window has a shorter one."""
-    return [fmean([busy[worker] for _, busy in window if worker in busy]) for worker in now]
+    averages = []
+    for worker in now:
+        seen = [busy[worker] for _, busy in window if worker in busy]
+        averages.append(sum(seen) / len(seen))
+    return averages
 
 
 def _held(seen: Situation) -> Sizing:

@@ -10,8 +10,11 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-COMMANDS = ("demo", "serve", "worker", "traffic", "embedded", "doctor")
-"""Each is the function of that name in the module of that name."""
+COMMANDS = (
+    *("demo", "backtest", "forecast", "serve", "worker", "traffic", "embedded", "doctor"),
+    *("job", "events", "token", "backup"),
+)
+"""Each is the function of that name in the module of that name, or a group of commands."""
 
 
 class LazyGroup(TyperGroup):
@@ -27,10 +30,13 @@ class LazyGroup(TyperGroup):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        function = getattr(import_module(f"services.cli.{cmd_name}"), cmd_name)
-        single.command(cmd_name)(function)
-        command = get_command(single)
+        found = getattr(import_module(f"services.cli.{cmd_name}"), cmd_name)
+        if isinstance(found, typer.Typer):
+            command = get_command(found)
+        else:
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(cmd_name)(found)
+            command = get_command(single)
         command.name = cmd_name
         return command
 

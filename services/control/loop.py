@@ -73,9 +73,7 @@ class JobLoop:
         self._state = ControlState()
         self._state_of_fence: int | None = None
 
-    async def run(
-        self, *, interval_s: float, prepare: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
+    async def run(self, *, interval_s: float, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
         """Tick on a fixed grid, for ever. A tick that overruns skips grid points; it does not pile up.
 
         `prepare` runs before each tick: the moment to replace the policy.

@@ -1,0 +1,1 @@
+"""Benchmarks: run as modules from the root of the repository."""

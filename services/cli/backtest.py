@@ -1,0 +1,73 @@
+"""`penstock backtest`: what every policy would have done on a trace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def backtest(
+    trace: Annotated[
+        Path | None,
+        typer.Argument(
+            help="CSV with `timestamp,rate`: seconds or ISO 8601, rate per second.", show_default=False
+        ),
+    ] = None,
+    *,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A policy to judge, as NAME or NAME:option=value,...; repeatable. All of them by default."
+        ),
+    ] = None,
+    plant: Annotated[Path | None, typer.Option(help="YAML with the plant; see docs/evaluation.md.")] = None,
+    frontier: Annotated[
+        bool,
+        typer.Option("--frontier", help="Sweep each policy's own knob and read across against --baseline."),
+    ] = False,
+    baseline: Annotated[str, typer.Option(help="The policy that frontiers are read across against.")] = "hpa",
+    forecaster: Annotated[
+        str, typer.Option(help="`light`, or `served`: the trained model, retrained on what came before.")
+    ] = "light",
+    json: Annotated[Path | None, typer.Option(help="Write all figures here.")] = None,
+    arrivals: Annotated[Path | None, typer.Option(help="Write the per-minute rates used here.")] = None,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write every change asked for here; with several policies, one file each: F.POLICY.csv."
+        ),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report with charts here.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = min(os.cpu_count() or 1, 8),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise, of start-ups and of crashes.")] = 1,
+    days: Annotated[
+        float | None, typer.Option(help="Score at most this many days after the warm-up.")
+    ] = None,
+    oracle: Annotated[
+        bool, typer.Option("--oracle/--no-oracle", help="Compute the clairvoyant limit.")
+    ] = True,
+    replay: Annotated[
+        Path | None, typer.Option(help="Instead: check a recorded live run (JSON) against its simulation.")
+    ] = None,
+) -> None:
+    """Judge every policy on a trace: late samples, GPU-hours, pauses, and how far from the best possible."""
+    # The simulator brings a compiler along: `penstock --help` must not wait for it.
+    from services.simulator.session import Outputs, Session  # noqa: PLC0415
+
+    session = Session(
+        trace=trace,
+        policies=tuple(policy or ()),
+        plant=plant,
+        baseline=baseline if frontier else None,
+        forecaster=forecaster,
+        seed=seed,
+        days=days,
+        with_oracle=oracle,
+        jobs=jobs,
+        outputs=Outputs(json=json, arrivals=arrivals, decisions=decisions, html=html),
+        replay=replay,
+    )
+    raise typer.Exit(session.run())

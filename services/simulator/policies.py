@@ -1,0 +1,133 @@
+"""Every policy by name: its rule, its options, and the knob that its users turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from estimator.rules import Rule, UnknownRule, rule_named
+from services.simulator.errors import UnknownPolicy
+from services.simulator.families import fewest_workers, true_curve
+from services.simulator.plant import Plant
+from services.simulator.run import Course
+
+Options = Mapping[str, float]
+
+UTILISATIONS: tuple[Options, ...] = tuple({"utilisation": u} for u in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95))
+LATE_SHARES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyKind:
+    """A rule with the options that make it this policy, and the settings swept for its frontier."""
+
+    rule: str
+    sweep: tuple[Options, ...]
+    options: Options = field(default_factory=dict)
+
+
+KINDS: Mapping[str, PolicyKind] = {
+    "penstock": PolicyKind("penstock", UTILISATIONS),
+    "kale": PolicyKind(
+        "kale",
+        tuple(
+            {"smooth_s": smooth, "hold_s": hold}
+            for smooth in (300.0, 900.0, 1800.0)
+            for hold in (0.0, 300.0, 600.0)
+        ),
+    ),
+    "reactive": PolicyKind("reactive", UTILISATIONS),
+    "hpa": PolicyKind("hpa", tuple({"target": t} for t in (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9))),
+    "keda": PolicyKind(
+        "keda",
+        tuple({"lag_threshold_s": s} for s in (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0)),
+        {"lag_threshold_s": 10.0},
+    ),
+    "flink": PolicyKind("flink", UTILISATIONS),
+    "autopilot": PolicyKind("autopilot", UTILISATIONS),
+    "autopilot-scaled": PolicyKind("autopilot", UTILISATIONS, {"horizon_s": 3600.0, "hold_s": 3600.0}),
+    "madu": PolicyKind(
+        "madu", tuple({"k": k, "utilisation": u} for k in (0.0, 1.0, 2.0) for u in (0.7, 0.8, 0.9, 0.95))
+    ),
+    "static-max": PolicyKind("static-max", UTILISATIONS),
+    "static-mean": PolicyKind("static-mean", UTILISATIONS),
+}
+"""In the order in which tables show them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChoice:
+    """A policy with its options, under the label that figures carry."""
+
+    label: str
+    kind: str
+    options: Options = field(default_factory=dict)
+
+    def turned(self, setting: Options) -> PolicyChoice:
+        """The same policy with its knob at `setting`."""
+        shown = ",".join(f"{name}={value:g}" for name, value in setting.items())
+        return PolicyChoice(f"{self.kind}:{shown}", self.kind, {**self.options, **setting})
+
+    @property
+    def sweep(self) -> tuple[PolicyChoice, ...]:
+        """The policy at every setting of its knob."""
+        return tuple(self.turned(setting) for setting in KINDS[self.kind].sweep)
+
+
+def choose(text: str) -> PolicyChoice:
+    """The policy that `NAME` or `NAME:option=value,...` asks for.
+
+    >>> choose("hpa:target=0.6").options
+    {'target': 0.6}
+    """
+    name, _, settings = text.partition(":")
+    if name not in KINDS:
+        raise UnknownPolicy(f"no policy is called {name!r}; there are {', '.join(KINDS)}")
+    options: dict[str, float] = {}
+    for setting in filter(None, settings.split(",")):
+        option, equals, value = setting.partition("=")
+        try:
+            options[option.strip()] = float(value)
+        except ValueError:
+            raise UnknownPolicy(f"{text!r}: {setting!r} is not option=number") from None
+        if not equals:
+            raise UnknownPolicy(f"{text!r}: {setting!r} is not option=number")
+    return PolicyChoice(text, name, options)
+
+
+def every_policy() -> tuple[PolicyChoice, ...]:
+    """All of them, at their defaults."""
+    return tuple(choose(name) for name in KINDS)
+
+
+def told(choice: PolicyChoice, plant: Plant) -> Plant:
+    """The plant as its operator describes it to this policy: the error budget is one of its knobs."""
+    target = choice.options.get("late_share_target")
+    return plant if target is None else plant.model_copy(update={"late_share_target": target})
+
+
+def rule_of(choice: PolicyChoice, plant: Plant, course: Course) -> Rule[Any]:
+    """The rule behind a choice, with what this plant makes of its options."""
+    kind = KINDS[choice.kind]
+    options = {**kind.options, **choice.options}
+    options.pop("late_share_target", None)
+    if "lag_threshold_s" in options:
+        # KEDA counts samples; told in seconds of one worker, a threshold fits every plant.
+        options["lag_threshold"] = max(1.0, options.pop("lag_threshold_s") * plant.rate_per_worker)
+    if kind.rule in ("static-max", "static-mean"):
+        options = _known_beforehand(kind.rule, options, plant, course)
+    try:
+        return rule_named(kind.rule, options)
+    except UnknownRule as error:
+        raise UnknownPolicy(f"{choice.label}: {error}") from error
+
+
+def _known_beforehand(rule: str, options: dict[str, float], plant: Plant, course: Course) -> dict[str, float]:
+    """A static pool is sized from the traffic to come and the true curve: for scale only."""
+    minutes = course.scored.minutes
+    rate = float(minutes.max() if rule == "static-max" else minutes.mean())
+    utilisation = options.get("utilisation", 0.8 if rule == "static-max" else 1.0)
+    curve = true_curve(plant, plant.most_workers)
+    workers = int(fewest_workers(curve, rate / utilisation, at_least=max(plant.workers_min, 1)))
+    return {**options, "workers": float(workers)}
