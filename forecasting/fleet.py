@@ -112,6 +112,7 @@ def as_forecast(
     model: str,
     data_age_s: float,
     score: float | None = None,
+    shares: Mapping[str, float] | None = None,
     steps: int | None = None,
 ) -> Forecast:
     """Paths over all bins from quantiles at the leads; what lies between is interpolated."""
@@ -129,6 +130,7 @@ def as_forecast(
         model=model,
         data_age_s=data_age_s,
         score=score,
+        shares=shares or {},
     )
 
 
@@ -184,6 +186,7 @@ class Fleet:
             model=selector.leader,
             data_age_s=age * self.grid.step_s,
             score=selector.served_loss,
+            shares=selector.shares,
         )
 
     def scores(self, topic: str) -> tuple[Score, ...]:

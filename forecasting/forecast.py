@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -55,6 +56,8 @@ class Forecast:
     peak_s: float = 0.0
     score: float | None = None
     """Live score of what was served: pinball loss at 0.95 over the mean rate; None when not scored yet."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Weights of the models behind a mix, by name; empty when one model spoke alone."""
     trouble: str = ""
     """Why this is not the forecast that was asked for, in words for an operator; empty when it is."""
 

@@ -21,7 +21,7 @@ from forecasting.forecast import LEVELS
 from forecasting.grid import KINDS, Grid
 from forecasting.history import Rates
 
-Weights = Mapping[str, NDArray[np.float32]]
+Weights = Mapping[str, NDArray[Any]]
 
 PATCH = 32
 """Coarse bins of a patch: some two hours and a half."""

@@ -7,6 +7,7 @@ weights, the pinball loss on the very targets, cosine decay, clipped gradients.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,10 @@ from forecasting.network import (
 )
 from forecasting.seq2seq import seq2seq_module
 
+EPOCHS_MAX = 30
+"""A network that sees few rows more often than this learns them by heart."""
+EXPORTED_ROWS = 64
+"""Rows of one call of an exported network."""
 _EMPHASIS = (1.0, 2.0, 1.0, 3.0, 1.0)
 """By level: what is scored and planned with is the median and the 0.95 quantile."""
 
@@ -112,7 +117,7 @@ def train_network(
         _load_fitting(module, start)
     loss, steps = _descend(module, data, effort)
     module.eval()
-    weights = {name: value.detach().numpy().astype(np.float32) for name, value in module.state_dict().items()}
+    weights = {name: value.detach().numpy() for name, value in module.state_dict().items()}
     return TrainedNetwork(spec, weights, _offsets(module, data, lessons, spec), loss, steps)
 
 
@@ -159,6 +164,33 @@ def _tensors(lessons: Lessons, spec: NetworkSpec, calendar: Calendar) -> _Tensor
     )
 
 
+def exported(trained: TrainedNetwork, grid: Grid) -> bytes:
+    """The network as a program that torch runs by itself, for batches of `EXPORTED_ROWS`.
+
+    So a controller can serve any architecture without importing neuralforecast.
+    """
+    torch = heavy("torch")
+    spec = trained.spec
+    module = build_module(spec, grid)
+    module.load_state_dict({name: torch.from_numpy(np.array(v)) for name, v in trained.weights.items()})
+
+    class Answering(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = module
+
+        def forward(self, inputs: Any, calendar: Any) -> Any:
+            return answer(self.network, inputs, calendar if spec.calendar else None)
+
+    inputs = torch.randn(EXPORTED_ROWS, spec.inputs)
+    columns = len(CALENDAR_COLUMNS)
+    calendar = torch.randn(EXPORTED_ROWS, spec.inputs + spec.positions(grid), columns)
+    program = torch.export.export(Answering().eval(), (inputs, calendar))
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
 def _load_fitting(module: Any, start: Weights) -> None:
     torch = heavy("torch")
 
@@ -179,9 +211,10 @@ def _descend(module: Any, data: _Tensors, effort: Effort) -> tuple[float, int]:
     optimiser = torch.optim.AdamW(module.parameters(), lr=effort.learning_rate, weight_decay=1e-3)
     draw = torch.Generator().manual_seed(effort.seed)
     smooth, step = float("nan"), 0
+    steps = min(effort.steps, max(EPOCHS_MAX * len(usable) // effort.batch, 100))
     module.train()
-    while step < effort.steps:
-        share = max(step / effort.steps, effort.used())
+    while step < steps:
+        share = max(step / steps, effort.used())
         if share >= 1:
             break
         rate = effort.learning_rate * min(1.0, step / 50 + 0.02) * 0.5 * (1 + np.cos(np.pi * share))

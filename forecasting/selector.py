@@ -55,7 +55,7 @@ class Selector:
         self.leader = self.models[0]
         self.calibration = Calibration(grid)
         shape = (len(self.models), KINDS, len(grid.leads))
-        half_life_s = grid.season_s if half_life_s is None else half_life_s
+        half_life_s = grid.season_s / 2 if half_life_s is None else half_life_s
         self._decay = 0.5 ** (grid.step_s / half_life_s)
         self._loss = np.zeros((*shape, 2))
         """Decayed sums of pinball losses, by model, kind, lead; at the median and at 0.95."""
@@ -207,6 +207,11 @@ class Selector:
         self._share = share
 
     _share: Rates = np.empty(0)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Mean weight of every model in the upper quantiles of the last mix."""
+        return {model: float(share) for model, share in zip(self.models, self._share, strict=False)}
 
     def scores(self) -> tuple[Score, ...]:
         """How every model has done lately."""

@@ -4,6 +4,7 @@
     DIR/versions/ID/manifest.json
     DIR/versions/ID/*.npz       arrays (regression, networks)
     DIR/versions/ID/*.txt       LightGBM's own text format
+    DIR/versions/ID/*.pt2       torch's exported programs, of networks that numpy does not run
 
 ArtefactError
 ├── ArtefactInvalid   truncated, altered, of another format or for another grid
@@ -20,16 +21,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from forecasting.boosting import Boosting
+from forecasting.calendar import Calendar
 from forecasting.errors import ForecastError
+from forecasting.exported import ExportedNetwork
 from forecasting.grid import Grid
 from forecasting.learned import FleetModel
 from forecasting.network import NetworkSpec, Weights
 from forecasting.network_training import TrainedNetwork
 from forecasting.patchtst import PatchTst
+from forecasting.perceptron import Perceptron
 from forecasting.regression import Regression
 
 FORMAT = 1
@@ -85,8 +90,10 @@ class ArtefactStore:
         manifest: Manifest,
         *,
         regression: Regression | None,
+        perceptron: Perceptron | None = None,
         boosting: Boosting | None,
         networks: Sequence[TrainedNetwork],
+        programs: Mapping[str, bytes] | None = None,
     ) -> Path:
         """Write a version beside the others; it is not in force until `publish`."""
         final = self.directory / "versions" / manifest.version
@@ -94,6 +101,8 @@ class ArtefactStore:
         making.mkdir(parents=True, exist_ok=False)
         if regression is not None:
             np.savez(making / "regression.npz", allow_pickle=False, **regression.arrays())
+        if perceptron is not None:
+            np.savez(making / "perceptron.npz", allow_pickle=False, **perceptron.arrays())
         if boosting is not None:
             for name, text in boosting.texts().items():
                 (making / f"boosting-{name}.txt").write_text(text, encoding="utf-8")
@@ -102,6 +111,8 @@ class ArtefactStore:
             np.savez(
                 making / f"{network.spec.name}.npz", allow_pickle=False, offsets=network.offsets, **arrays
             )
+        for name, program in (programs or {}).items():
+            (making / f"{name}.pt2").write_bytes(program)
         sums = {path.name: _checksum(path) for path in sorted(making.iterdir())}
         content = {**asdict(manifest), "checksums": sums}
         _write_text(making / "manifest.json", json.dumps(content, indent=1))
@@ -157,7 +168,9 @@ class ArtefactStore:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ArtefactInvalid(f"{path} cannot be read: {error}") from error
 
-    def load(self, version: str, grid: Grid) -> tuple[Manifest, tuple[FleetModel, ...]]:
+    def load(
+        self, version: str, grid: Grid, calendar: Calendar | None = None
+    ) -> tuple[Manifest, tuple[FleetModel, ...]]:
         """The models of a version, each file checked against its sum. Raises ArtefactError."""
         manifest = self.manifest(version)
         if not manifest.fits(grid):
@@ -167,14 +180,16 @@ class ArtefactStore:
             if not (where / name).is_file() or _checksum(where / name) != expected:
                 raise ArtefactInvalid(f"{where / name} is truncated or was altered")
         try:
-            return manifest, tuple(self._models(where, manifest, grid))
-        except (OSError, ValueError, KeyError, ForecastError) as error:
+            return manifest, tuple(self._models(where, manifest, grid, calendar or Calendar()))
+        except (OSError, ValueError, KeyError, BadZipFile, ForecastError) as error:
             raise ArtefactInvalid(f"version {version} cannot be loaded: {error}") from error
 
-    def _models(self, where: Path, manifest: Manifest, grid: Grid) -> list[FleetModel]:
+    def _models(self, where: Path, manifest: Manifest, grid: Grid, calendar: Calendar) -> list[FleetModel]:
         models: list[FleetModel] = []
         if "regression" in manifest.models:
             models.append(Regression.from_arrays(_arrays(where / "regression.npz")))
+        if "perceptron" in manifest.models:
+            models.append(Perceptron.from_arrays(_arrays(where / "perceptron.npz")))
         if "boosting" in manifest.models:
             texts = {
                 path.stem.removeprefix("boosting-"): path.read_text(encoding="utf-8")
@@ -183,10 +198,16 @@ class ArtefactStore:
             models.append(Boosting.from_texts(texts))
         for kept in manifest.networks:
             spec = spec_of(kept)
-            if spec.name in manifest.models and spec.architecture == "PatchTST":
-                offsets, weights = self.network(where, spec)
-                models.append(PatchTst(spec, weights, offsets, spec.needs(grid)))
+            if spec.name in manifest.models:
+                models.append(self._served_network(where, spec, grid, calendar))
         return models
+
+    def _served_network(self, where: Path, spec: NetworkSpec, grid: Grid, calendar: Calendar) -> FleetModel:
+        offsets, weights = self.network(where, spec)
+        if spec.architecture == "PatchTST":
+            return PatchTst(spec, weights, offsets, spec.needs(grid))
+        program = (where / f"{spec.name}.pt2").read_bytes()
+        return ExportedNetwork.from_bytes(spec, program, offsets, needs=spec.needs(grid), calendar=calendar)
 
     @staticmethod
     def network(where: Path, spec: NetworkSpec) -> tuple[Any, Weights]:

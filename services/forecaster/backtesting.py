@@ -17,6 +17,7 @@ from forecasting.history import TrafficHistory
 from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
 from forecasting.network import spec_named
 from forecasting.network_training import Effort, train_network
+from forecasting.perceptron import train_perceptron
 from forecasting.regression import train_regression
 from forecasting.torch_network import runnable
 
@@ -38,7 +39,7 @@ class BacktestPlan:
     """Trained models by name; all that are installed when empty."""
     served: tuple[str, ...] | None = None
     """Which of them the selector may use; all when None."""
-    steps: int = 1000
+    steps: int = 600
     """Of training a network."""
     network_cpu_s: float = 60.0
     calendar: Calendar = field(default_factory=Calendar)
@@ -46,7 +47,7 @@ class BacktestPlan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tested:
+class Outcome:
     """A backtest with its table."""
 
     test: Backtest
@@ -67,7 +68,7 @@ def default_models() -> tuple[str, ...]:
     """All that can be trained with what is installed."""
     boosting = ("boosting",) if installed("lightgbm") else ()
     networks = ("patchtst",) if installed("torch") and installed("neuralforecast") else ()
-    return ("regression", *boosting, *networks)
+    return ("regression", "perceptron", *boosting, *networks)
 
 
 def grid_for(history: TrafficHistory, plan: BacktestPlan) -> Grid:
@@ -75,7 +76,7 @@ def grid_for(history: TrafficHistory, plan: BacktestPlan) -> Grid:
     return Grid(history.step_s, 1.25 * plan.horizon_s, plan.season_s)
 
 
-def run_backtest(history: TrafficHistory, plan: BacktestPlan, tell: Tell) -> Tested:
+def run_backtest(history: TrafficHistory, plan: BacktestPlan, tell: Tell) -> Outcome:
     """Training sees nothing of the test nor of the season before it, which warms up the scores."""
     grid = grid_for(history, plan)
     test_from = _test_from(history, grid, plan)
@@ -105,7 +106,7 @@ def run_backtest(history: TrafficHistory, plan: BacktestPlan, tell: Tell) -> Tes
         tell=lambda share: tell("testing", share),
     )
     results = {result.model: result for result in results_of(test)}
-    return Tested(test, results, cpu_s, skipped, past.end_s)
+    return Outcome(test, results, cpu_s, skipped, past.end_s)
 
 
 def _test_from(history: TrafficHistory, grid: Grid, plan: BacktestPlan) -> int:
@@ -128,6 +129,8 @@ def _trained(name: str, lessons: Lessons, grid: Grid, plan: BacktestPlan, tell: 
         raise ForecastError(f"{name}: {len(lessons)} origins before the test are too few to learn from")
     if name == "regression":
         return train_regression(lessons, seed=plan.seed)
+    if name == "perceptron":
+        return train_perceptron(lessons, seed=plan.seed)
     if name == "boosting":
         return train_boosting(lessons, seed=plan.seed)
     heavy("torch").set_num_threads(1)

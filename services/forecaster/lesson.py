@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from forecasting.batch import batch_at
-from forecasting.boosting import train_boosting
+from forecasting.boosting import Boosting, train_boosting
 from forecasting.calendar import Calendar
 from forecasting.errors import NotEnoughHistory
 from forecasting.evaluation import pinball
@@ -21,12 +21,16 @@ from forecasting.heavy import installed
 from forecasting.history import Rates, TrafficHistory
 from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
 from forecasting.network import NetworkSpec, Weights, spec_named
-from forecasting.network_training import Effort, TrainedNetwork, train_network
-from forecasting.patchtst import PatchTst
-from forecasting.regression import train_regression
+from forecasting.network_training import Effort, TrainedNetwork, exported, train_network
+from forecasting.perceptron import Perceptron, train_perceptron
+from forecasting.regression import Regression, train_regression
 from forecasting.selector import UPPER
+from forecasting.torch_network import runnable
 from services.forecaster.artefacts import ArtefactError, ArtefactStore, Manifest
 
+CHEAP = ("regression", "perceptron", "boosting")
+NETWORK_SHARE = 0.85
+"""Of the budget, by when the network must be done: judging takes the rest."""
 HELD_OUT_ORIGINS = 48
 """Origins of the last day at which every model is judged, by topic."""
 LOSS_MAX = 1.0
@@ -40,9 +44,11 @@ class TrainingRequest:
     grid: Grid
     network: str = "patchtst"
     """A network by name; empty trains none."""
+    beside: tuple[str, ...] = CHEAP
+    """Cheap models trained beside it."""
     calendar: Calendar = field(default_factory=Calendar)
     budget_cpu_s: float = 90.0
-    steps: int = 1500
+    steps: int = 1000
     seed: int = 0
 
 
@@ -65,17 +71,10 @@ def train(
     if len(lessons) < ROWS_MIN:
         span_s = max((history.span_s for history in histories.values()), default=0.0)
         raise NotEnoughHistory("training", have_s=span_s, need_s=2 * grid.season_s)
-    tell("regression", _used(started_s, request))
-    regression = train_regression(lessons, seed=request.seed)
-    tell("boosting", _used(started_s, request))
-    boosting = train_boosting(lessons, seed=request.seed) if installed("lightgbm") else None
     store = ArtefactStore(directory)
-    network = _train_network(request, lessons, store, started_s, tell)
+    fitted = _fit(request, lessons, store, started_s, tell)
     tell("judging", _used(started_s, request))
-    models: list[FleetModel] = [regression] + ([boosting] if boosting else [])
-    if network is not None and network.spec.architecture == "PatchTST":
-        models.append(PatchTst(network.spec, network.weights, network.offsets, network.spec.needs(grid)))
-    losses = judge(grid, histories, models, request.calendar)
+    losses = judge(grid, histories, fitted.models(grid, request.calendar), request.calendar)
     accepted = tuple(name for name, loss in losses.items() if loss <= LOSS_MAX)
     manifest = Manifest(
         version=f"{round(time.time() * 1000):014d}",
@@ -86,15 +85,66 @@ def train(
         cpu_s=time.process_time() - started_s,
         topics=len(histories),
         models=accepted,
-        networks=() if network is None else (asdict(network.spec),),
+        networks=() if fitted.network is None else (asdict(fitted.network.spec),),
         losses=losses,
         rejected=tuple(name for name in losses if name not in accepted),
     )
-    store.write(manifest, regression=regression, boosting=boosting, networks=[network] if network else [])
+    store.write(
+        manifest,
+        regression=fitted.regression,
+        perceptron=fitted.perceptron,
+        boosting=fitted.boosting,
+        networks=[fitted.network] if fitted.network else [],
+        programs=fitted.programs,
+    )
     if accepted:
         store.publish(manifest.version)
     tell("done", 1.0)
     return manifest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fitted:
+    """What came out of a training run; None where a model was not asked for or cannot be trained here."""
+
+    regression: Regression | None
+    perceptron: Perceptron | None
+    boosting: Boosting | None
+    network: TrainedNetwork | None
+
+    programs: Mapping[str, bytes]
+    """The network as an exported program, where numpy cannot run it."""
+
+    def models(self, grid: Grid, calendar: Calendar) -> list[FleetModel]:
+        found: list[FleetModel | None] = [self.regression, self.perceptron, self.boosting]
+        if self.network is not None:
+            found.append(runnable(self.network, grid, calendar))
+        return [model for model in found if model is not None]
+
+
+def _fit(
+    request: TrainingRequest, lessons: Lessons, store: ArtefactStore, started_s: float, tell: Tell
+) -> _Fitted:
+    """Cheap models first; the network has what is left of the budget."""
+
+    def wanted(name: str) -> bool:
+        tell(name, _used(started_s, request))
+        return name in request.beside
+
+    seed = request.seed
+    cheap = _Fitted(
+        regression=train_regression(lessons, seed=seed) if wanted("regression") else None,
+        perceptron=train_perceptron(lessons, seed=seed) if wanted("perceptron") else None,
+        boosting=train_boosting(lessons, seed=seed) if wanted("boosting") and installed("lightgbm") else None,
+        network=None,
+        programs={},
+    )
+    network = _train_network(request, lessons, store, started_s, tell)
+    if network is None:
+        return cheap
+    by_numpy = network.spec.architecture == "PatchTST"
+    programs = {} if by_numpy else {network.spec.name: exported(network, lessons.grid)}
+    return replace(cheap, network=network, programs=programs)
 
 
 def _without_last(history: TrafficHistory, bins: int) -> TrafficHistory:
@@ -113,7 +163,7 @@ def _train_network(
         return None
     spec = spec_named(request.network)
     used = _used(started_s, request)
-    left = max(0.95 - used, 0.05)
+    left = max(NETWORK_SHARE - used, 0.05)
     effort = Effort(
         steps=request.steps,
         used=lambda: (_used(started_s, request) - used) / left,

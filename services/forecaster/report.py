@@ -15,12 +15,12 @@ from forecasting.evaluation import SERVED, Backtest, scored_leads
 from forecasting.grid import RATE
 from forecasting.history import Rates, TrafficHistory
 from forecasting.selector import MEDIAN, UPPER
-from services.forecaster.backtesting import LIGHT, Tested
+from services.forecaster.backtesting import LIGHT, Outcome
 
 COLUMNS = ("model", "q95 pinball", "over best light", "rMAE", "coverage", "volume", "silent", "train CPU-s")
 
 
-def rows_of(tested: Tested) -> list[list[str]]:
+def rows_of(tested: Outcome) -> list[list[str]]:
     """The table: what was served first, then every model from the best."""
     best = min(result.pinball for name, result in tested.results.items() if name in LIGHT)
     best_mae = min(result.mae for name, result in tested.results.items() if name in LIGHT)
@@ -40,7 +40,7 @@ def rows_of(tested: Tested) -> list[list[str]]:
     ]
 
 
-def summary_of(tested: Tested) -> dict[str, Any]:
+def summary_of(tested: Outcome) -> dict[str, Any]:
     """Everything in the table, unrounded."""
     light = [name for name in LIGHT if name in tested.results]
     simple = [name for name in light if name != "boosting"]
@@ -71,11 +71,11 @@ def summary_of(tested: Tested) -> dict[str, Any]:
     }
 
 
-def write_json(tested: Tested, path: Path) -> None:
+def write_json(tested: Outcome, path: Path) -> None:
     path.write_text(json.dumps(summary_of(tested), indent=2) + "\n", encoding="utf-8")
 
 
-def write_predictions(tested: Tested, history: TrafficHistory, path: Path) -> None:
+def write_predictions(tested: Outcome, history: TrafficHistory, path: Path) -> None:
     """`model,issued_at,at,actual,q50,q95`: every bin of every forecast, for anyone to score again.
 
     `issued_at` is the close of the last bin seen; `at` the start of the target bin.
@@ -101,7 +101,7 @@ def write_predictions(tested: Tested, history: TrafficHistory, path: Path) -> No
                         )
 
 
-def write_html(tested: Tested, history: TrafficHistory, path: Path, *, title: str) -> None:
+def write_html(tested: Outcome, history: TrafficHistory, path: Path, *, title: str) -> None:
     """The table and a picture of what was served half an hour ahead, in one file."""
     head = "".join(f"<th>{html.escape(column)}</th>" for column in COLUMNS)
     body = "".join(

@@ -25,7 +25,7 @@ from forecasting.history import TrafficHistory
 from forecasting.learned import FleetModel
 from forecasting.selector import Score
 from services.forecaster.artefacts import ArtefactError, ArtefactStore
-from services.forecaster.lesson import TrainingRequest
+from services.forecaster.lesson import CHEAP, TrainingRequest
 from services.forecaster.light import LightForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
 from services.settings.job import ForecastSettings
@@ -39,6 +39,8 @@ class ServingOptions:
 
     network: str = "patchtst"
     """The network to train; empty for none."""
+    beside: tuple[str, ...] = CHEAP
+    """Cheap models to train beside it; they are mixed by their live scores."""
     budget_cpu_s: float = 90.0
     retrain_s: float | None = None
     """Between two training runs, by the wall clock; a quarter of a season when None."""
@@ -229,6 +231,7 @@ class ServedForecasts:
         request = TrainingRequest(
             self._grid,
             network=self.options.network,
+            beside=self.options.beside,
             calendar=self.options.calendar or Calendar(),
             budget_cpu_s=self.options.budget_cpu_s,
             seed=self.options.seed,
@@ -251,7 +254,7 @@ class ServedForecasts:
         if version is None:
             return
         try:
-            manifest, models = self._store.load(version, self._grid)
+            manifest, models = self._store.load(version, self._grid, self.options.calendar)
         except ArtefactError as error:
             self._fault = str(error)
             log.warning("trained_models_unusable", version=version, error=str(error))

@@ -31,6 +31,7 @@ def write_request(directory: Path, request: TrainingRequest, histories: Mapping[
     content = {
         "grid": asdict(request.grid),
         "network": request.network,
+        "beside": list(request.beside),
         "holidays": sorted(day.isoformat() for day in request.calendar.holidays),
         "timezone": request.calendar.timezone,
         "budget_cpu_s": request.budget_cpu_s,
@@ -54,6 +55,7 @@ def read_request(directory: Path) -> tuple[TrainingRequest, dict[str, TrafficHis
     request = TrainingRequest(
         grid=Grid(**content["grid"]),
         network=content["network"],
+        beside=tuple(content["beside"]),
         calendar=Calendar.of(content["holidays"], content["timezone"]),
         budget_cpu_s=content["budget_cpu_s"],
         steps=content["steps"],

@@ -78,14 +78,15 @@ class TrainingProcess:
         work = Path(tempfile.mkdtemp(prefix=".training-", dir=self._directory))
         write_request(work, request, histories)
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        self._process = subprocess.Popen(
-            [self._python, "-m", "services.forecaster.train", str(work), str(self._directory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(work / "stderr").open("w"),
-            env={**os.environ, **threads},
-            text=True,
-        )
+        with (work / "stderr").open("w") as stderr:
+            self._process = subprocess.Popen(
+                [self._python, "-m", "services.forecaster.train", str(work), str(self._directory)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **threads},
+                text=True,
+            )
         self._set(TrainingState(TrainingPhase.RUNNING, stage="starting"))
         self._reader = threading.Thread(
             target=self._follow, args=(self._process, work), name="forecast-training", daemon=True

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from forecasting.fleet import Trained
+from forecasting.learned import FleetModel
 from forecasting.network_training import TrainedNetwork
 from services.forecaster.artefacts import KEPT, ArtefactInvalid, ArtefactStore, Manifest, NoArtefact
 from tests.forecasting.worlds import GRID, history, regression, rhythm, untrained_patchtst
@@ -48,7 +49,8 @@ def test_models_come_back_as_they_went(store: ArtefactStore) -> None:
     assert [model.name for model in models] == ["regression", "patchtst"]
     assert manifest.models == ("regression", "patchtst")
     past = history(rhythm(9))
-    for model, original in zip(models, (regression(), untrained_patchtst()), strict=True):
+    originals: tuple[FleetModel, ...] = (regression(), untrained_patchtst())
+    for model, original in zip(models, originals, strict=True):
         np.testing.assert_array_equal(
             Trained(model, GRID).forecast(past, horizon_s=3600.0).paths,
             Trained(original, GRID).forecast(past, horizon_s=3600.0).paths,

@@ -13,6 +13,7 @@ from forecasting.batch import batch_at, batch_of
 from forecasting.boosting import Boosting, train_boosting
 from forecasting.calendar import Calendar
 from forecasting.evaluation import pinball
+from forecasting.exported import ExportedNetwork
 from forecasting.features import describe, targets_of
 from forecasting.fleet import Trained, said_by_learned, said_by_light
 from forecasting.heavy import MissingPackage, heavy, installed
@@ -20,7 +21,7 @@ from forecasting.history import Rates
 from forecasting.last_value import LastValue
 from forecasting.learned import lessons_from
 from forecasting.network import inputs_of, spec_named
-from forecasting.network_training import Effort, answers_of, build_module, train_network
+from forecasting.network_training import Effort, answers_of, build_module, exported, train_network
 from forecasting.patchtst import PatchTst
 from forecasting.regression import Regression, train_regression
 from forecasting.selector import UPPER
@@ -177,6 +178,25 @@ def test_any_network_trains_within_its_budget_and_answers(name: str) -> None:
 
     assert trained.steps < 12
     assert np.isfinite(said[model.name]).all()
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["nhits", "fedformer"])
+def test_an_exported_network_answers_as_its_module(name: str) -> None:
+    spec = spec_named(name)
+    trained = train_network(lessons(), spec, Calendar(), Effort(steps=3, batch=32))
+    batch = batch_at(GRID, history(rhythm(9)), np.arange(3 * DAY, 3 * DAY + 70))
+    features = describe(batch, Calendar())
+
+    program = ExportedNetwork.from_bytes(
+        spec, exported(trained, GRID), trained.offsets, needs=spec.needs(GRID), calendar=Calendar()
+    )
+
+    np.testing.assert_allclose(
+        program.quantiles(batch, features),
+        runnable(trained, GRID, Calendar()).quantiles(batch, features),
+        rtol=1e-4,
+    )
 
 
 @needs_torch

@@ -180,9 +180,9 @@ def test_a_topic_that_returns_is_forecast_again(serving: Untrainable) -> None:
     serving.source("b").forecast(history(rhythm(3)))
     eventually(lambda: serving.status().topics.keys() == {"b"}, what="a to be gone")
 
-    ask(serving, "a", 3.5)
+    serving.source("a").forecast(history(rhythm(3.5)))
 
-    assert "a" in serving.status().topics
+    eventually(lambda: "a" in serving.status().topics, what="a to be back")
 
 
 def test_training_in_the_background_ends_in_trained_models_being_served(tmp_path: Path) -> None:
@@ -190,16 +190,22 @@ def test_training_in_the_background_ends_in_trained_models_being_served(tmp_path
     served = ServedForecasts(SETTINGS, tmp_path, options)
     served.start()
     try:
-        source = served.source("a")
+        source, past = served.source("a"), history(rhythm(6))
 
         def trained() -> bool:
-            source.forecast(history(rhythm(6)))
+            source.forecast(past)
             assert served.status().training.phase is not TrainingPhase.FAILED, served.status().fault
-            return "regression" in served.status().models
+            return bool(served.status().models)
 
-        eventually(trained, within_s=150, what="trained models in force")
+        eventually(trained, within_s=150, every_s=0.2, what="trained models in force")
         assert served.status().version
         assert served.status().fault == ""
+
+        def mixed() -> bool:
+            ahead = source.forecast(past)
+            return ahead is not None and any(ahead.shares.get(m, 0) > 0 for m in served.status().models)
+
+        eventually(mixed, what="the trained models to have a say")
     finally:
         served.stop()
     assert not list(tmp_path.glob(".training-*"))

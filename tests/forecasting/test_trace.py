@@ -66,6 +66,13 @@ def test_durations_as_people_write_them() -> None:
         duration_s("soon")
 
 
+OUTPUTS = {"json": "json", "predictions": "csv", "html": "html"}
+
+
+def predicted(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
 app = typer.Typer()
 app.command()(forecast)
 
@@ -77,8 +84,8 @@ def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
 
     ran = CliRunner().invoke(
         app,
-        [str(path), "--model", "regression", "--test-days", "2", "--json", str(files["json"])]
-        + ["--predictions", str(files["csv"]), "--html", str(files["html"])],
+        [str(path), "--model", "regression", "--test-days", "2"]
+        + [f"--{option}={files[name]}" for option, name in OUTPUTS.items()],
     )
 
     assert ran.exit_code == 0, ran.output
@@ -86,7 +93,7 @@ def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
     summary = json.loads(files["json"].read_text())
     assert summary["served_over_best_untrained"]["q95_pinball"] < 1.02
     assert "<svg" in files["html"].read_text()
-    rows = list(csv.DictReader(files["csv"].open()))
+    rows = predicted(files["csv"])
     assert {row["model"] for row in rows} == {"served", "regression", "last-value", "mean-max", "seasonal"}
     assert all(row["at"] >= row["issued_at"] for row in rows)
     assert all(row["issued_at"] >= summary["trained_to"] for row in rows)
@@ -106,7 +113,7 @@ def test_predictions_do_not_depend_on_what_came_after_them(tmp_path: Path) -> No
             app, [str(path), "--model", "regression", "--test-days", "2", "--predictions", str(out)]
         )
         assert ran.exit_code == 0, ran.output
-        written.append(list(csv.DictReader(out.open())))
+        written.append(predicted(out))
 
     changed_at = iso((len(rates) - 100) * STEP_S)
     before = [

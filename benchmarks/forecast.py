@@ -1,0 +1,141 @@
+"""`make bench-forecast`: how good forecasts are, and what they cost.
+
+Traces come from `PENSTOCK_TRACES`, else `../shared/data/traces`, else they are made up.
+What is served mixes the models that a controller would have; NHITS, FEDformer and a
+Seq2Seq with attention are trained and scored beside them. Figures go to
+`benchmarks/results/forecast.json`, trace by trace, so that a run can be ended and
+taken up again (`--again` starts over).
+
+    python -m benchmarks.forecast                         # all traces, default models
+    python -m benchmarks.forecast --also nhits --also seq2seq
+    python -m benchmarks.forecast --also fedformer --train-cpu-s 600   # to convergence
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.forecast_cost import measure_cost
+from forecasting.evaluation import SERVED
+from forecasting.history import TrafficHistory
+from services.forecaster.backtesting import BacktestPlan, default_models, run_backtest
+from services.forecaster.report import summary_of
+from services.forecaster.trace import read_trace
+
+RESULTS = Path(__file__).parent / "results" / "forecast.json"
+SHARED = Path("../shared/data/traces")
+
+
+def histories_at_hand() -> dict[str, TrafficHistory]:
+    """Traces by name; two made-up ones where none are given."""
+    where = Path(os.environ.get("PENSTOCK_TRACES", SHARED))
+    found = {path.stem: read_trace(path)[0] for path in sorted(where.glob("*.csv"))}
+    return found or {"made-up-minutes": _made_up(60.0, 14), "made-up-5-minutes": _made_up(300.0, 21)}
+
+
+def _made_up(step_s: float, days: int) -> TrafficHistory:
+    at = np.arange(round(days * 86_400 / step_s)) * step_s
+    week = 1 + 0.2 * np.sin(2 * np.pi * at / 604_800)
+    mean = 20 * week * (1.1 + np.sin(2 * np.pi * at / 86_400))
+    return TrafficHistory(0.0, step_s, np.random.default_rng(0).poisson(mean * step_s) / step_s)
+
+
+def days_to_test(history: TrafficHistory) -> float:
+    """A week, or four days of a trace shorter than three weeks."""
+    return 7.0 if history.span_s >= 21 * 86_400 else 4.0
+
+
+def run_trace(history: TrafficHistory, *, also: tuple[str, ...], train_cpu_s: float) -> dict[str, Any]:
+    """The figures of one trace; `also` are scored but not served."""
+    served = default_models()
+    plan = BacktestPlan(
+        test_days=days_to_test(history),
+        models=(*served, *also),
+        served=served,
+        network_cpu_s=train_cpu_s,
+        steps=600 if train_cpu_s <= 90 else 20_000,
+    )
+    tested = run_backtest(history, plan, lambda _stage, _share: None)
+    return {"step_s": history.step_s, **summary_of(tested)}
+
+
+def overall(traces: dict[str, Any]) -> dict[str, Any]:
+    """The figures that are asked for, over all traces."""
+    served = [trace["models"][SERVED] for trace in traces.values()]
+    covered = sum(s["coverage"] * t["origins"] for s, t in zip(served, traces.values(), strict=True))
+    figures: dict[str, Any] = {
+        "coverage_pooled": covered / sum(trace["origins"] for trace in traces.values()),
+        "coverage_lowest": min(s["coverage"] for s in served),
+        "volume_median": float(np.median([s["volume"] for s in served])),
+        "volumes": {name: trace["models"][SERVED]["volume"] for name, trace in traces.items()},
+    }
+    for against in ("served_over_best_light", "served_over_best_untrained"):
+        for which in ("q95_pinball", "mae"):
+            ratios = {name: trace[against][which] for name, trace in traces.items()}
+            mean = math.exp(sum(math.log(ratio) for ratio in ratios.values()) / len(ratios))
+            figures[f"{against}.{which}"] = {
+                "geometric_mean": mean,
+                "highest": max(ratios.values()),
+                **ratios,
+            }
+    return figures
+
+
+def show(results: dict[str, Any]) -> None:
+    """Tables for people."""
+    for name, trace in results["traces"].items():
+        print(f"\n{name} ({trace['step_s']:g} s, {trace['origins']} forecasts)")
+        print(f"  {'model':<12} {'q95 pinball':>11} {'MAE':>7} {'coverage':>8} {'volume':>7} {'CPU-s':>6}")
+        rows = sorted(trace["models"].items(), key=lambda item: (item[0] != SERVED, item[1]["q95_pinball"]))
+        for model, row in rows:
+            cost = "" if row["train_cpu_s"] is None else f"{row['train_cpu_s']:.0f}"
+            print(
+                f"  {model:<12} {100 * row['q95_pinball']:>10.2f}% {100 * row['mae']:>6.1f}% "
+                f"{row['coverage']:>8.3f} {row['volume']:>7.2f} {cost:>6}"
+            )
+    print(json.dumps({"overall": results["overall"], "cost": results.get("cost")}, indent=2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--trace", action="append", default=[], help="Only these traces.")
+    parser.add_argument(
+        "--also", action="append", default=[], help="A network to score beside what is served."
+    )
+    parser.add_argument("--train-cpu-s", type=float, default=60.0, help="CPU-seconds for each network.")
+    parser.add_argument("--again", action="store_true", help="Do not take up an earlier run.")
+    parser.add_argument("--no-cost", action="store_true", help="Do not measure retraining and serving.")
+    options = parser.parse_args()
+    results: dict[str, Any] = {"traces": {}}
+    if RESULTS.exists() and not options.again:
+        results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    for name, history in histories_at_hand().items():
+        known = results["traces"].get(name, {}).get("models", {})
+        missing = tuple(model for model in options.also if model not in known)
+        if (options.trace and name not in options.trace) or (known and not missing):
+            continue
+        fresh = run_trace(history, also=missing, train_cpu_s=options.train_cpu_s)
+        fresh["models"] = {**{k: v for k, v in known.items() if k not in fresh["models"]}, **fresh["models"]}
+        results["traces"][name] = fresh
+        results["overall"] = overall(results["traces"])
+        _write(results)
+    if not options.no_cost:
+        results["cost"] = measure_cost()
+        _write(results)
+    show(results)
+
+
+def _write(results: dict[str, Any]) -> None:
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
