@@ -92,19 +92,10 @@ class TopicAccount:
             notes = (*notes, "the oldest sample came before the meter did: its age is at least this")
         return self._tell(replace(self._gauged, lag_s=self._gauge.lag_s(), notes=notes), epoch_s)
 
-    def late(
-        self,
-        partition: int,
-        start: int,
-        end: int,
-        *,
-        trained_at_s: float,
-        fresh_within_s: float,
-        epoch_s: float,
-    ) -> int:
-        """How many of the offsets [start, end) were older than `fresh_within_s` at `trained_at_s`."""
-        due = self._gauge.points.end_at(partition, trained_at_s - fresh_within_s - epoch_s)
-        return min(max(due, start), end) - start
+    def arrived_by(self, partition: int, start: int, end: int, *, at_s: float) -> int:
+        """How many of the offsets [start, end) had arrived by then, in samples; elapsed seconds."""
+        arrived = min(max(self._gauge.points.end_at(partition, at_s), start), end) - start
+        return round(arrived * self.records.value)
 
     def history(self) -> TrafficHistory:
         """The past arrival rates at the forecasts' step, gaps as NaN."""

@@ -63,13 +63,17 @@ class HistoryKeeper:
         self._rates = rates
         self._archive = archive
         self._every_s = every_s
-        self._next_s = float("-inf")
+        self._next_s = self._retry_s = float("-inf")
         self._restored: set[float] = set()
         self._saved: dict[float, int] = {}
-        self._trouble = ""
+        self.trouble = ""
+        """Why the archive could not be used the last time; empty when it could."""
 
     async def restore(self, *, now_s: float) -> None:
-        """Load what is not loaded yet. Does nothing afterwards."""
+        """Load what is not loaded yet. Does nothing afterwards, and tries now and then until it can."""
+        if self._restored == self._rates.grids.keys() or 0 < self._retry_s - now_s <= self._every_s:
+            return
+        self._retry_s = now_s + self._every_s
         for step_s, grid in self._rates.grids.items():
             if step_s in self._restored:
                 continue
@@ -112,8 +116,8 @@ class HistoryKeeper:
         self._saved[step_s] = first + len(rates)
 
     def _tell(self, trouble: str) -> None:
-        if trouble and not self._trouble:
+        if trouble and not self.trouble:
             log.warning("history_not_archived", trouble=trouble)
-        elif self._trouble and not trouble:
+        elif self.trouble and not trouble:
             log.info("history_archived_again")
-        self._trouble = trouble
+        self.trouble = trouble

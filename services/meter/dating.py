@@ -17,8 +17,9 @@ Ask = Callable[[Sequence[tuple[int, float]]], Sequence[int]]
 """For each (partition, epoch seconds) the first offset from then on, UNKNOWN where it cannot be told."""
 
 LOOK_BACK_S = 3600.0
-"""How far before the oldest point the first look goes; each further one goes twice as far."""
-LOOK_BACK_MAX_S = 90 * 86_400.0
+"""How far before the oldest point the first look goes; each further one goes four times as far."""
+LOOK_BACK_MAX_S = 365 * 86_400.0
+"""A sample older than about this is as old as anybody cares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,16 @@ def settle(
         probes = {i: _probe_s(settled[i], reach_s[i]) for i in open_}
         answers = ask([(settled[i].partition, epoch_s + probes[i]) for i in open_])
         for i, answer in zip(open_, answers, strict=True):
-            if answer == UNKNOWN or reach_s[i] > LOOK_BACK_MAX_S:
-                given_up.add(i)
-                continue
-            if math.isinf(settled[i].after_s):
-                reach_s[i] *= 4
             # The first offset from then on is at or before ours: ours came then or later.
-            later = answer <= settled[i].offset
-            if later:
+            if answer == UNKNOWN:
+                given_up.add(i)
+            elif answer <= settled[i].offset:
                 settled[i] = replace(settled[i], after_s=probes[i])
             else:
                 settled[i] = replace(settled[i], before_s=probes[i])
+                reach_s[i] *= 4
+                if math.isinf(settled[i].after_s) and reach_s[i] > LOOK_BACK_MAX_S:
+                    given_up.add(i)
     return settled
 
 

@@ -25,6 +25,8 @@ class MeterFigures:
     failed_polls: int = 0
     poll_s: float = 0.0
     """How long the last poll took."""
+    backfilled: float = 1.0
+    """How much of the past that was asked for has been rebuilt, as a share."""
     staleness_s: float = 0.0
     """Age of the last good reading."""
     errors: Mapping[str, int] = field(default_factory=dict)

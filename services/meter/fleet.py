@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from services.clock import elapsed_s
 from services.control.errors import TrafficUnavailable
 from services.meter.dating import Ask
 from services.meter.group_commits import GroupCommits
@@ -46,7 +46,7 @@ class FleetOffsets:
         client: Mapping[str, Any],
         *,
         timeout_s: float = 5.0,
-        elapsed_s: Callable[[], float] = time.monotonic,
+        elapsed_s: Callable[[], float] = elapsed_s,
         offsets: KafkaOffsets | None = None,
     ) -> None:
         self._client, self._timeout_s = client, timeout_s

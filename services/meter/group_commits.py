@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from services.control.errors import TrafficUnavailable
-from services.meter.kafka_offsets import QUIET
+from services.meter.kafka_offsets import CHUNK, QUIET
+
+PAUSE_S = 0.2
+_MOVING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
 
 SHORT_PATIENCE_S = 1.0
 """How long a coordinator that did not answer last time is waited for."""
@@ -33,17 +43,32 @@ class GroupCommits:
 
         Raises TrafficUnavailable when the coordinator does not answer.
         """
-        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
-        try:
-            answers = self._reader.committed(wanted, timeout=self._patience_s)
-        except KafkaException as error:
-            self._patience_s = min(SHORT_PATIENCE_S, self._timeout_s)
-            raise TrafficUnavailable(
-                f"the commits of group {self._group!r} cannot be read from {self._cluster}: "
-                f"{error.args[0].str()}"
-            ) from error
-        self._patience_s = self._timeout_s
-        return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+        found: dict[int, int] = {}
+        for first in range(0, partitions, CHUNK):
+            wanted = range(first, min(first + CHUNK, partitions))
+            found |= self._read([TopicPartition(topic, partition) for partition in wanted])
+        return found
+
+    def _read(self, wanted: list[TopicPartition]) -> dict[int, int]:
+        deadline_s = time.monotonic() + self._patience_s
+        while True:
+            try:
+                answers = self._reader.committed(wanted, timeout=max(0.1, deadline_s - time.monotonic()))
+            except KafkaException as error:
+                # A coordinator that has just moved says so, and is somewhere else a moment later.
+                if error.args[0].code() in _MOVING and time.monotonic() + PAUSE_S < deadline_s:
+                    time.sleep(PAUSE_S)
+                    continue
+                self._patience_s = min(SHORT_PATIENCE_S, self._timeout_s)
+                raise self._unreadable(error) from error
+            self._patience_s = self._timeout_s
+            return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+
+    def _unreadable(self, error: KafkaException) -> TrafficUnavailable:
+        why = error.args[0].str()
+        return TrafficUnavailable(
+            f"the commits of group {self._group!r} cannot be read from {self._cluster}: {why}"
+        )
 
     def close(self) -> None:
         """Let go of the cluster."""

@@ -167,16 +167,30 @@ class RateHistory:
     def seed(self, past: TrafficHistory) -> None:
         """Take a past known from elsewhere into every grid that is not finer than it.
 
-        A coarser grid gets the mean of the bins that fall into its own. Rates
-        cannot be made finer than they were measured.
+        A coarser grid gets the mean of the bins that fall into its own. Of finer
+        ones only the forecasts' own is filled, each rate held over its width: a
+        week of ten-minute means shows the day and the week, and that is what it is for.
         """
-        for grid in self.grids.values():
-            if grid.resolution.step_s >= past.step_s * (1 - 1e-6):
-                grid.put(*regridded(past, grid.resolution.step_s))
+        for step_s, grid in self.grids.items():
+            if step_s >= past.step_s * (1 - 1e-6):
+                grid.put(*regridded(past, step_s))
+            elif step_s == self.step_s:
+                grid.put(*regridded(stretched(past, step_s), step_s))
 
     def history(self, step_s: float | None = None) -> TrafficHistory:
         """The past at `step_s`, which must be one of the grids; by default the forecasts' own."""
         return self.grids[self.step_s if step_s is None else step_s].history()
+
+
+def stretched(past: TrafficHistory, step_s: float) -> TrafficHistory:
+    """The same rates on a finer grid, each held over its width.
+
+    >>> stretched(TrafficHistory(start_s=0.0, step_s=20.0, rates=np.array([1.0, 3.0])), 10.0).rates
+    array([1., 1., 3., 3.])
+    """
+    bins = math.floor(past.span_s / step_s + 1e-9)
+    row = np.floor((np.arange(bins) + 0.5) * step_s / past.step_s).astype(np.int64)
+    return TrafficHistory(start_s=past.start_s, step_s=step_s, rates=past.rates[row])
 
 
 def regridded(past: TrafficHistory, step_s: float) -> tuple[int, NDArray[np.float64]]:

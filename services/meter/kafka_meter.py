@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -12,12 +12,16 @@ from typing import Any, Self
 import structlog
 
 from forecasting.history import TrafficHistory
+from services.clock import elapsed_s
 from services.control.errors import StateUnavailable, TrafficUnavailable
 from services.control.ports import Clock
 from services.control.types import TrafficReading
 from services.meter.account import TopicAccount, Trained
+from services.meter.archive import HistoryArchive, HistoryKeeper
+from services.meter.backfill import BackfillTerms
 from services.meter.figures import MeterFigures
 from services.meter.history import RESOLUTIONS, Resolution
+from services.meter.recall import PastRecall
 from services.meter.sources import MeterSource, ThreadedSource
 from services.meter.standing import Uncommitted
 from services.meter.topic_offsets import TopicOffsets
@@ -56,12 +60,15 @@ class KafkaMeter:
         resolutions: Sequence[Resolution] = RESOLUTIONS,
         uncommitted: Uncommitted = "earliest",
         progress: ProgressSource | None = None,
+        archive: HistoryArchive | None = None,
+        backfill: BackfillTerms | None = None,
         source: MeterSource | None = None,
-        elapsed_s: Callable[[], float] = time.monotonic,
+        elapsed_s: Callable[[], float] = elapsed_s,
     ) -> None:
-        """`progress` replaces the group's commits; `source` shares the polls of a fleet.
+        """`progress` replaces the commits, `archive` keeps the history, `source` shares the polls of a fleet.
 
-        Traffic not seen for `gap_s` is a gap in the history.
+        Traffic not seen for `gap_s` is a gap in the history. `backfill` rebuilds the past
+        from the cluster, in the background, once the first reading has succeeded.
         """
         self._topic = topic
         self._clock = clock
@@ -79,6 +86,8 @@ class KafkaMeter:
             resolutions=resolutions,
             uncommitted=uncommitted,
         )
+        self._keeper = None if archive is None else HistoryKeeper(self.account.rates, archive)
+        self._recall = None if backfill is None else PastRecall(client, topic, self, backfill)
         self._trouble = ""
         self._one_at_a_time = asyncio.Lock()
 
@@ -92,11 +101,15 @@ class KafkaMeter:
 
     async def close(self) -> None:
         """Let a poll under way end, then let go of the cluster."""
+        if self._recall is not None:
+            await self._recall.close()
         await self._source.close()
 
     def seed(self, past: TrafficHistory) -> None:
         """Take over a past known from elsewhere; what was measured here stays."""
         self.account.rates.seed(past)
+        if self._keeper is not None:
+            self._keeper.forget_saved()
 
     def history(self) -> TrafficHistory:
         """The past arrival rates at `step_s`, gaps as NaN."""
@@ -104,7 +117,15 @@ class KafkaMeter:
 
     def figures(self) -> MeterFigures:
         """The meter's own numbers, for metrics."""
-        return self.account.figures(now_s=self._clock.now_s())
+        figures = self.account.figures(now_s=self._clock.now_s())
+        return figures if self._recall is None else replace(figures, backfilled=self._recall.share)
+
+    def late(
+        self, partition: int, start: int, end: int, *, trained_at_s: float, fresh_within_s: float
+    ) -> int:
+        """How many samples of a completed lease [start, end) were older than the SLO when it ended."""
+        due_s = trained_at_s - fresh_within_s - self._epoch_s()
+        return self.account.arrived_by(partition, start, end, at_s=due_s)
 
     async def read(self) -> TrafficReading:
         """Measure now, or tell the last good reading with what is wrong.
@@ -113,11 +134,17 @@ class KafkaMeter:
         call takes a second longer, to see the offsets move.
         """
         async with self._one_at_a_time:
+            if self._keeper is not None:
+                await self._keeper.restore(now_s=self._clock.now_s())
             try:
                 reading = await self._measure() or await self._measure_again()
             except TrafficUnavailable as error:
                 reading = self.account.fail(error)
             self._tell(reading.degraded)
+            if self._recall is not None:
+                self._recall.begin(now_s=self._clock.now_s())
+            if self._keeper is not None:
+                await self._keeper.save(now_s=self._clock.now_s())
             return reading
 
     async def _measure_again(self) -> TrafficReading:
@@ -131,11 +158,15 @@ class KafkaMeter:
     async def _measure(self) -> TrafficReading | None:
         progress = await self._read_progress()
         poll = await self._source.poll()
-        epoch_s = self._clock.now_s() - self._elapsed_s()
+        epoch_s = self._epoch_s()
         reading = self.account.take(poll, progress, epoch_s=epoch_s)
         if not self.account.doubtful:
             return reading
         return await self._source.with_times(partial(self.account.date, epoch_s=epoch_s))
+
+    def _epoch_s(self) -> float:
+        """The wall clock's date of elapsed second zero, as it is set now."""
+        return self._clock.now_s() - self._elapsed_s()
 
     async def _read_progress(self) -> Trained:
         """Asked for before the ends: a sample may then count as lag for a moment, but none is missed.

@@ -10,7 +10,6 @@ Seen with librdkafka 2.16, and the reason for most of what is done here:
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,11 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
+from services.clock import elapsed_s
 from services.control.errors import TrafficUnavailable
 from services.meter.layout import Layout, TopicLayouts
+from services.meter.offset_admin import EARLIEST, LATEST, OffsetAdmin
 from services.meter.poll import UNKNOWN, OffsetPoll, Offsets
 
 CHUNK = 500
@@ -30,10 +30,10 @@ CHUNK = 500
 QUIET: dict[str, Any] = {"log_level": 2, "log.connection.close": False}
 """What librdkafka would print is told by the meter's own log, once per change."""
 
-_LATEST, _EARLIEST = OffsetSpec.latest(), OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _NAMED = {"_NOENT": "no leader", "_TIMED_OUT": "no answer", "_TRANSPORT": "no connection"}
 
-Answers = dict[str, list[tuple[int, "Future[Any]"]]]
+Asked = list[tuple[list[TopicPartition], "Future[Mapping[TopicPartition, Any]]"]]
+"""The partitions of each call, and its answer to come."""
 
 
 @dataclass(slots=True)
@@ -57,14 +57,14 @@ class KafkaOffsets:
         layout_every_s: float = 10.0,
         starts_every_s: float = 10.0,
         chunk: int = CHUNK,
-        elapsed_s: Callable[[], float] = time.monotonic,
+        elapsed_s: Callable[[], float] = elapsed_s,
     ) -> None:
         self._client = {**QUIET, **client}
         self._cluster = str(client.get("bootstrap.servers", "?"))
         self._timeout_s, self._chunk = timeout_s, chunk
         self._layout_every_s, self._starts_every_s = layout_every_s, starts_every_s
         self._elapsed_s = elapsed_s
-        self._admin = AdminClient(self._client)
+        self._admin = OffsetAdmin(self._client)
         self.layouts = TopicLayouts(
             self._admin, cluster=self._cluster, timeout_s=timeout_s, elapsed_s=elapsed_s
         )
@@ -81,10 +81,10 @@ class KafkaOffsets:
         asked = {topic: self._known[topic] for topic in topics if topic not in missing}
         asked_s = self._elapsed_s()
         # All are asked before any is waited for: the broker works on one while we read another.
-        written = self._ask(asked, _LATEST, IsolationLevel.READ_UNCOMMITTED)
-        readable = self._ask(asked, _LATEST, IsolationLevel.READ_COMMITTED)
+        written = self._ask(asked, LATEST, IsolationLevel.READ_UNCOMMITTED)
+        readable = self._ask(asked, LATEST, IsolationLevel.READ_COMMITTED)
         due = {topic: known for topic, known in asked.items() if self._starts_due(known, asked_s)}
-        begun = self._ask(due, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+        begun = self._ask(due, EARLIEST, IsolationLevel.READ_UNCOMMITTED)
         ends, errors = _collect(written, asked)
         at_s = (asked_s + self._elapsed_s()) / 2
         stable, _ = _collect(readable, asked)
@@ -132,21 +132,17 @@ class KafkaOffsets:
                 self._known.pop(topic, None)
         return {topic: self.layouts.missing(topic) for topic in due if topic not in found}
 
-    def _ask(self, topics: Mapping[str, _Known], spec: OffsetSpec, level: Any) -> Answers:
+    def _ask(self, topics: Mapping[str, _Known], which: int, level: IsolationLevel) -> Asked:
         """Requests for all partitions that have a leader."""
         led = [
-            TopicPartition(topic, partition)
+            TopicPartition(topic, partition, which)
             for topic, known in topics.items()
             for partition, leader in enumerate(known.layout.leaders)
             if leader is not None
         ]
-        answers: Answers = {topic: [] for topic in topics}
-        for first in range(0, len(led), self._chunk):
-            wanted = dict.fromkeys(led[first : first + self._chunk], spec)
-            asked = self._admin.list_offsets(wanted, request_timeout=self._timeout_s, isolation_level=level)
-            for which, answer in asked.items():
-                answers[which.topic].append((which.partition, answer))
-        return answers
+        chunks = [led[first : first + self._chunk] for first in range(0, len(led), self._chunk)]
+        ask = self._admin.list_offsets_at_once
+        return [(chunk, ask(chunk, level, timeout_s=self._timeout_s)) for chunk in chunks]
 
     def _polled(
         self, topic: str, ends: Offsets, stable: Offsets, errors: Counter[str], *, at_s: float, took_s: float
@@ -199,33 +195,32 @@ class KafkaOffsets:
 
 
 def _collect(
-    answers: Answers, topics: Mapping[str, _Known]
+    asked: Asked, topics: Mapping[str, _Known]
 ) -> tuple[dict[str, Offsets], dict[str, Counter[str]]]:
     """By topic, the offsets that came back, and for those that did not a count by kind of error."""
-    offsets, errors = {}, {}
-    for topic, known in topics.items():
-        leaders = known.layout.leaders
-        offsets[topic] = np.full(len(leaders), UNKNOWN, dtype=np.int64)
-        errors[topic] = +Counter({"no leader": leaders.count(None)})
-        for partition, answer in answers[topic]:
-            try:
-                offset = answer.result().offset
-            except KafkaException as error:
-                errors[topic][_kind(error)] += 1
-                continue
-            if offset >= 0:
-                offsets[topic][partition] = offset
+    leaders = {topic: known.layout.leaders for topic, known in topics.items()}
+    offsets = {topic: np.full(len(led), UNKNOWN, dtype=np.int64) for topic, led in leaders.items()}
+    errors = {topic: +Counter({"no leader": led.count(None)}) for topic, led in leaders.items()}
+    for partitions, answer in asked:
+        try:
+            told = answer.result()
+        except KafkaException as error:
+            told = dict.fromkeys(partitions, error.args[0])
+        for which, found in told.items():
+            if isinstance(found, KafkaError):
+                errors[which.topic][_kind(found)] += 1
+            elif found.offset < 0:  # what a broker that hangs is answered for with
+                errors[which.topic]["no answer"] += 1
             else:
-                errors[topic]["no answer"] += 1
+                offsets[which.topic][which.partition] = found.offset
     return offsets, errors
 
 
-def _kind(error: KafkaException) -> str:
+def _kind(error: KafkaError) -> str:
     """A few words that are the same for the same trouble: they label a metric.
 
-    >>> from confluent_kafka import KafkaError
-    >>> _kind(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+    >>> _kind(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     'leader not available'
     """
-    name: str = error.args[0].name()
+    name: str = error.name()
     return _NAMED.get(name, name.lower().replace("_", " ").strip())

@@ -14,6 +14,8 @@ from services.control.errors import TrafficUnavailable
 EMBEDDED_CLUSTER = "mockCluster"
 """How the ids of librdkafka's own clusters begin; describing topics hangs there, and has no topic ids."""
 
+_NOT_THERE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED})
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -46,21 +48,19 @@ class TopicLayouts:
 
     def ask(self, topics: Iterable[str]) -> Mapping[str, Layout]:
         """The layouts of those topics that are there. Raises TrafficUnavailable when no broker answers."""
-        at_s = self._elapsed_s()
+        at_s, wanted = self._elapsed_s(), list(topics)
         try:
             if self._embedded is None:
                 self._embedded = self._list().cluster_id.startswith(EMBEDDED_CLUSTER)
-            return self._listed(topics, at_s) if self._embedded else self._described(topics, at_s)
+            return self._listed(wanted, at_s) if self._embedded else self._described_or_listed(wanted, at_s)
         except KafkaException as error:
-            raise TrafficUnavailable(
-                f"no broker at {self._cluster} answers within {self._timeout_s:g} s "
-                f"({error.args[0].str()}); check the address and that Kafka is up"
-            ) from error
+            raise self._silent(error) from error
 
     def missing(self, topic: str) -> TrafficUnavailable:
         """What to say of a topic that is not there."""
         return TrafficUnavailable(
-            f"topic {topic!r} is not on {self._cluster}; create it, or correct the job's `topic`"
+            f"topic {topic!r} is not on {self._cluster}; create it, or correct the job's `topic`, "
+            "or let this user describe it"
         )
 
     def names(self) -> tuple[str, ...]:
@@ -68,11 +68,23 @@ class TopicLayouts:
         try:
             listed = self._list()
         except KafkaException as error:
-            raise TrafficUnavailable(
-                f"no broker at {self._cluster} answers within {self._timeout_s:g} s; "
-                "check the address and that Kafka is up"
-            ) from error
+            raise self._silent(error) from error
         return tuple(sorted(name for name in listed.topics if not name.startswith("__")))
+
+    def _described_or_listed(self, topics: list[str], at_s: float) -> dict[str, Layout]:
+        """Descriptions come from the controller. When that has died, librdkafka keeps asking it in
+        vain; any broker can list the topics, and tells who the controller is now, but not the topics' ids.
+        """
+        try:
+            return self._described(topics, at_s)
+        except KafkaException:
+            return self._listed(topics, at_s)
+
+    def _silent(self, error: KafkaException) -> TrafficUnavailable:
+        return TrafficUnavailable(
+            f"no broker at {self._cluster} answers within {self._timeout_s:g} s "
+            f"({error.args[0].str()}); check the address and that Kafka is up"
+        )
 
     def _list(self) -> Any:
         return self._admin.list_topics(timeout=self._timeout_s)
@@ -100,7 +112,7 @@ class TopicLayouts:
             try:
                 described = answer.result()
             except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if error.args[0].code() in _NOT_THERE:
                     continue
                 raise
             leaders = {part.id: part.leader for part in described.partitions}

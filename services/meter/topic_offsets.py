@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from services.clock import elapsed_s
 from services.control.errors import TrafficUnavailable
 from services.meter.group_commits import GroupCommits
 from services.meter.kafka_offsets import KafkaOffsets
@@ -25,7 +25,7 @@ class TopicOffsets:
         timeout_s: float = 5.0,
         layout_every_s: float = 10.0,
         starts_every_s: float = 10.0,
-        elapsed_s: Callable[[], float] = time.monotonic,
+        elapsed_s: Callable[[], float] = elapsed_s,
     ) -> None:
         self._topic = topic
         self._offsets = KafkaOffsets(

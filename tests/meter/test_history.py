@@ -131,12 +131,13 @@ def test_what_was_measured_is_not_replaced_by_a_past_told_later() -> None:
     assert history.history().rates.tolist() == [9, 9, 1, 9, 9, 3]
 
 
-def test_a_seed_is_not_made_finer_than_it_was() -> None:
-    history = RateHistory(step_s=10.0, resolutions=(Resolution(1.0, 100.0), Resolution(60.0, 6000.0)))
+def test_a_seed_is_made_finer_only_for_the_forecasts() -> None:
+    history = RateHistory(step_s=5.0, resolutions=(Resolution(1.0, 100.0), Resolution(60.0, 6000.0)))
     history.seed(TrafficHistory(start_s=0.0, step_s=10.0, rates=np.arange(12.0)))
 
     assert len(history.history(1.0).rates) == 0
     assert history.history(60.0).rates.tolist() == [2.5, 8.5]
+    assert history.history(5.0).rates.tolist() == np.repeat(np.arange(12.0), 2).tolist()
 
 
 def test_a_seed_off_the_grid_does_not_lose_the_bin_of_the_moment() -> None:

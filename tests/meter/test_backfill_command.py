@@ -1,0 +1,126 @@
+"""`penstock backfill` puts a past where the controller finds it, or into a file."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner, Result
+
+from forecasting.history import TrafficHistory
+from services.cli.backfill import backfill
+from services.meter.archive import HistoryKeeper
+from services.meter.history import RateHistory
+from services.meter.redis_archive import RedisArchive
+from services.settings.root import RedisSettings
+from services.store.connect import connect
+from services.store.keys import Keys
+from tests.meter.live_topic import LiveTopic
+from tests.servers.kafka import KafkaUnderTest, TopicFactory
+
+NOW_S = time.time()
+
+
+def run(*options: str) -> Result:
+    app = typer.Typer()
+    app.command()(backfill)
+    return CliRunner().invoke(app, options)
+
+
+@pytest.fixture
+def config(tmp_path: Path, redis_url: str) -> Path:
+    path = tmp_path / "penstock.yaml"
+    jobs = {"clicks": {"topic": "clicks"}}
+    path.write_text(yaml.safe_dump({"redis": {"url": redis_url, "prefix": "test"}, "jobs": jobs}))
+    return path
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "past.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        start = NOW_S // 60 * 60 - 600 * 60
+        rows.writerows([start + 60 * n, n] for n in range(600))
+    return path
+
+
+def archived(redis_url: str) -> TrafficHistory:
+    async def load() -> TrafficHistory:
+        client = connect(RedisSettings(url=redis_url))
+        try:
+            rates = RateHistory(step_s=60.0)
+            await HistoryKeeper(rates, RedisArchive(client, Keys("test"), "clicks")).restore(
+                now_s=time.time()
+            )
+            return rates.history()
+        finally:
+            await client.aclose()
+
+    return asyncio.run(load())
+
+
+def test_a_file_becomes_the_past_that_a_meter_starts_from(config: Path, trace: Path, redis_url: str) -> None:
+    result = run("--job", "clicks", "--config", str(config), "--csv", str(trace))
+
+    assert result.exit_code == 0, result.output
+    assert archived(redis_url).rates.tolist() == list(range(600))
+    assert "10.0 hours of past, 100% of them known" in result.output
+
+
+def test_a_second_past_fills_gaps_and_replaces_nothing(
+    config: Path, trace: Path, redis_url: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.csv"
+    start = NOW_S // 60 * 60 - 700 * 60
+    other.write_text("".join(f"{start + 60 * n},9999\n" for n in range(200)))
+
+    for file in (trace, other):
+        assert run("--job", "clicks", "--config", str(config), "--csv", str(file)).exit_code == 0
+
+    past = archived(redis_url).rates
+    assert past[:100].tolist() == [9999.0] * 100
+    assert past[100:].tolist() == list(range(600))
+
+
+@pytest.mark.real_broker
+def test_the_topics_own_past_can_be_written_to_a_file(
+    kafka: KafkaUnderTest, topic: TopicFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = LiveTopic(kafka.bootstrap, topic(partitions=2), "unused")
+    for minute in range(90, 0, -1):
+        live.produce(6, 6, at_s=NOW_S - 60 * minute)
+    monkeypatch.setenv("PENSTOCK_KAFKA__BOOTSTRAP", kafka.bootstrap)
+    out = tmp_path / "past.csv"
+
+    result = run("--job", "any", "--topic", live.topic, "--days", "1", "--out", str(out))
+
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    rates = np.array([float(row["rate"]) for row in rows if row["rate"]])
+    assert len(rates) >= 85
+    assert np.median(rates) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "complaint"),
+    [
+        (("--csv", "a.csv", "--prometheus", "http://x"), 2, "choose one"),
+        (("--prometheus", "http://x"), 2, "go together"),
+        (("--csv", "no-such.csv"), 1, "no-such.csv"),
+        (("--job", "nothing"), 2, "is not in the settings (there: clicks); give its --topic"),
+    ],
+)
+def test_mistakes_are_told_with_the_remedy(
+    config: Path, options: tuple[str, ...], code: int, complaint: str
+) -> None:
+    result = run("--job", "clicks", "--config", str(config), *options)
+
+    assert result.exit_code == code
+    assert complaint in " ".join(result.output.replace("│", " ").split())

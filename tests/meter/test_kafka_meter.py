@@ -1,0 +1,374 @@
+"""The meter as the loop sees it: always an answer, never a false one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forecasting.history import TrafficHistory
+from services.control.errors import StateUnavailable, TrafficUnavailable
+from services.control.types import TrafficReading
+from services.meter.archive import MemoryArchive
+from services.meter.kafka_meter import KafkaMeter
+from services.meter.sources import ThreadedSource
+from shuffler.lease import Progress
+from tests.meter.scripted import ManualClock, ScriptedTopic
+from tests.waiting import eventually_async
+
+Open = Callable[..., KafkaMeter]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def topic(clock: ManualClock) -> ScriptedTopic:
+    return ScriptedTopic(clock, base=[0, 0], per_s=[100, 50])
+
+
+@pytest.fixture
+async def opened(clock: ManualClock, topic: ScriptedTopic) -> AsyncIterator[Open]:
+    meters: list[KafkaMeter] = []
+
+    def open_(**settings: Any) -> KafkaMeter:
+        meter = KafkaMeter(
+            {},
+            topic="clicks",
+            group="g",
+            clock=clock,
+            step_s=10.0,
+            source=ThreadedSource(topic, name="test"),
+            elapsed_s=clock.elapsed_s,
+            **settings,
+        )
+        meters.append(meter)
+        return meter
+
+    yield open_
+    for meter in meters:
+        await meter.close()
+
+
+async def run(meter: KafkaMeter, clock: ManualClock, seconds: int) -> TrafficReading:
+    """Read once a second; gives the last reading."""
+    for _ in range(seconds - 1):
+        clock.advance(1.0)
+        await meter.read()
+    clock.advance(1.0)
+    return await meter.read()
+
+
+async def test_the_first_reading_already_tells_a_rate(opened: Open) -> None:
+    reading = await opened().read()
+
+    assert reading.rate_per_s == pytest.approx(150.0)
+    assert reading.partition_rates == pytest.approx((100.0, 50.0))
+
+
+async def test_a_cluster_that_never_answered_is_an_error_and_not_a_quiet_topic(
+    opened: Open, topic: ScriptedTopic
+) -> None:
+    topic.failing = "no broker answers"
+
+    with pytest.raises(TrafficUnavailable, match="no broker answers"):
+        await opened().read()
+
+
+async def test_a_failing_second_look_does_not_leave_a_zero_behind(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+
+    async def fail_meanwhile(at_s: float) -> None:
+        topic.failing = "gone"
+
+    clock.sleep_until = fail_meanwhile  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(TrafficUnavailable, match="gone"):
+            await meter.read()
+
+
+async def test_a_failing_poll_gives_the_last_good_reading_with_its_own_time(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+    good = await run(meter, clock, 20)
+    topic.failing = "all brokers are down"
+    clock.advance(45.0)
+
+    held = await meter.read()
+
+    assert held.rate_per_s == pytest.approx(150.0)
+    assert (held.rate_per_s, held.lag, held.lag_s, held.at_s) == (
+        good.rate_per_s,
+        good.lag,
+        good.lag_s,
+        good.at_s,
+    )
+    assert held.degraded == "all brokers are down"
+    assert meter.figures().staleness_s == pytest.approx(45.0)
+
+
+async def test_it_recovers_by_itself_and_what_came_meanwhile_is_no_burst(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+    topic.keeps_up = True
+    await run(meter, clock, 20)
+    topic.failing = "down"
+    await run(meter, clock, 30)
+    topic.failing = ""
+
+    reading = await run(meter, clock, 1)
+
+    assert reading.degraded == ""
+    assert reading.rate_per_s == pytest.approx(150.0)
+
+
+async def test_a_long_outage_is_a_gap_in_the_history(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened(gap_s=30.0)
+    await run(meter, clock, 60)
+    topic.failing = "down"
+    await run(meter, clock, 100)
+    topic.failing = ""
+    await run(meter, clock, 60)
+
+    rates = meter.history().rates
+
+    assert np.isnan(rates).sum() == pytest.approx(10, abs=1)
+    assert rates[~np.isnan(rates)] == pytest.approx(150.0, rel=1e-3)
+
+
+async def test_a_short_outage_is_none(opened: Open, topic: ScriptedTopic, clock: ManualClock) -> None:
+    meter = opened(gap_s=30.0)
+    await run(meter, clock, 60)
+    topic.failing = "down"
+    await run(meter, clock, 20)
+    topic.failing = ""
+    await run(meter, clock, 60)
+
+    assert meter.history().rates == pytest.approx(150.0, rel=1e-3)
+
+
+async def test_a_coordinator_that_is_away_holds_the_lag_and_ages_the_reading(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+    topic.keeps_up = True
+    await run(meter, clock, 20)
+    known_at_s = clock.now_s()
+    topic.coordinator_failing = "coordinator is not available"
+    topic.flow(200, 100)
+
+    reading = await run(meter, clock, 40)
+
+    assert reading.rate_per_s == pytest.approx(300.0)
+    assert reading.lag == 0
+    assert reading.at_s == pytest.approx(known_at_s)
+    assert "coordinator is not available" in reading.degraded
+
+
+async def test_without_any_progress_there_is_no_first_reading(opened: Open, topic: ScriptedTopic) -> None:
+    async def progress() -> dict[int, int]:
+        raise StateUnavailable("Redis is away")
+
+    with pytest.raises(TrafficUnavailable, match=r"clicks.*Redis is away"):
+        await opened(progress=progress).read()
+
+
+async def test_polls_never_overlap_even_when_a_read_is_given_up(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+    await run(meter, clock, 3)
+    topic.gate = threading.Event()
+    given_up = asyncio.create_task(meter.read())
+    await eventually_async(lambda: topic.polling == 1)
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+
+    following = asyncio.create_task(meter.read())
+    topic.gate.set()
+    await following
+
+    assert not topic.overlapped
+
+
+async def test_readers_at_the_same_time_take_turns(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+    await run(meter, clock, 3)
+    before = topic.polls
+
+    await asyncio.gather(*(meter.read() for _ in range(5)))
+
+    assert not topic.overlapped
+    assert topic.polls == before + 5
+
+
+@pytest.mark.parametrize("step_s", [-3600.0, -2.0, 7200.0])
+async def test_a_clock_that_is_set_changes_neither_rate_nor_lag(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock, step_s: float
+) -> None:
+    meter = opened()
+    before = await run(meter, clock, 40)
+    clock.step(step_s)
+
+    after = await run(meter, clock, 1)
+
+    assert after.rate_per_s == pytest.approx(before.rate_per_s)
+    assert after.lag_s == pytest.approx(before.lag_s + 1.0)
+    assert after.at_s == pytest.approx(clock.now_s())
+    await run(meter, clock, 30)
+    rates = meter.history().rates
+    assert rates[~np.isnan(rates)] == pytest.approx(150.0, rel=1e-3)
+    assert meter.history().end_s <= clock.now_s()
+
+
+async def test_a_poll_that_takes_longer_than_the_interval_is_only_slow(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+    readings = []
+    for _ in range(10):
+        clock.advance(17.0)
+        readings.append(await meter.read())
+
+    assert [reading.rate_per_s for reading in readings] == pytest.approx([150.0] * 10)
+    assert meter.history().rates == pytest.approx(150.0, rel=1e-3)
+
+
+async def test_the_ledgers_progress_replaces_the_groups_commits(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    topic.coordinator_failing = "nobody should have asked"
+    trained = {0: 0, 1: 0}
+
+    async def progress() -> dict[int, int]:
+        return trained
+
+    meter = opened(progress=progress)
+    await run(meter, clock, 5)
+    topic.flow(0, 0)
+    trained.update({0: topic.ends[0] - 5, 1: topic.ends[1]})
+
+    reading = await run(meter, clock, 1)
+
+    assert reading.partition_lags == (5, 0)
+
+
+async def test_offsets_are_scaled_to_samples_by_what_the_ledger_found_in_them(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    """Ten-record transactions: eleven offsets for ten samples."""
+    topic.flow(1100, 0)
+
+    async def progress() -> Progress:
+        done = topic.ends[0]
+        return Progress({0: done, 1: 0}, {}, trained=done * 10 // 11, late=0, repeated=0, lost=0, epoch=1)
+
+    meter = opened(progress=progress)
+    reading = await run(meter, clock, 60)
+
+    assert reading.rate_per_s == pytest.approx(1000.0, rel=0.02)
+    assert reading.trained_per_s == pytest.approx(1000.0, rel=0.02)
+    assert meter.figures().records_per_offset == pytest.approx(10 / 11, rel=0.001)
+
+
+async def test_samples_from_before_the_meter_are_dated_by_asking_kafka(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    topic.base, topic.per_s = [100, 0], [0, 0]
+    topic.dates_s = [clock.now_s() - 1000.0 + 10 * n for n in range(100)]
+    topic.committed = {0: 40}
+
+    reading = await opened().read()
+
+    assert reading.lag_s == pytest.approx(1000.0 - 400.0 + 1.0, abs=1.1)
+    assert reading.degraded == ""
+
+
+async def test_where_kafka_cannot_tell_their_age_the_reading_says_so(
+    opened: Open, topic: ScriptedTopic
+) -> None:
+    topic.base, topic.per_s = [100, 0], [0, 0]
+
+    reading = await opened().read()
+
+    assert reading.lag == 100
+    assert "at least" in reading.degraded
+
+
+async def test_late_samples_are_counted_by_their_arrival(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+    await meter.read()
+    topic.base = [0, 0]
+    await run(meter, clock, 59)
+
+    late = meter.late(0, 2000, 6000, trained_at_s=clock.now_s(), fresh_within_s=30.0)
+
+    assert late == pytest.approx(1000, abs=100), "those of the first thirty seconds, from 2000 on"
+    assert meter.late(0, 5000, 6000, trained_at_s=clock.now_s(), fresh_within_s=30.0) == 0
+    assert meter.late(0, 0, 1000, trained_at_s=clock.now_s(), fresh_within_s=30.0) == 1000
+
+
+async def test_history_survives_a_restart(opened: Open, topic: ScriptedTopic, clock: ManualClock) -> None:
+    archive = MemoryArchive()
+    before = opened(archive=archive)
+    await run(before, clock, 90)
+    clock.advance(5.0)
+
+    after = opened(archive=archive)
+    await after.read()
+
+    was, now = before.history(), after.history()
+    assert now.start_s == was.start_s
+    assert now.rates[: len(was.rates) - 1].tolist() == was.rates[:-1].tolist()
+
+
+async def test_a_seeded_past_is_there_before_the_first_reading(opened: Open, clock: ManualClock) -> None:
+    meter = opened()
+    meter.seed(TrafficHistory(start_s=clock.now_s() - 1000.0, step_s=10.0, rates=np.full(100, 7.0)))
+
+    assert meter.history().rates.tolist() == [7.0] * 100
+    await meter.read()
+    assert meter.history().rates[:100].tolist() == [7.0] * 100
+
+
+async def test_its_own_numbers_are_told_for_metrics(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened()
+    await run(meter, clock, 20)
+    topic.missing = (1,)
+    await run(meter, clock, 2)
+    topic.failing = "down"
+    await meter.read()
+
+    figures = meter.figures()
+
+    assert figures.topic == "clicks"
+    assert figures.rate_per_s == pytest.approx(150.0, rel=0.05)
+    assert (figures.polls, figures.failed_polls, figures.held_partitions) == (24, 1, 1)
+    assert figures.errors == {"no leader": 2, "unavailable": 1}
+    assert figures.poll_s == 0.01
+
+
+async def test_closing_lets_go_of_the_source(clock: ManualClock, topic: ScriptedTopic) -> None:
+    source = ThreadedSource(topic, name="test")
+    async with KafkaMeter({}, topic="clicks", group="g", clock=clock, source=source):
+        pass
+
+    assert topic.closed
