@@ -14,8 +14,6 @@ from services.actuator.platform import Exit, NotStarted, Platform, WorkerFacts
 from services.actuator.victims import choose_victims
 from services.control.types import Worker, WorkerPhase
 
-_STARTS_PER_PASS = 8
-"""A start takes a moment of the platform; many at once would stall whoever waits for the pass."""
 _SLOW_START_S = 300.0
 _UNKILLABLE_AFTER_S = 10.0
 _TIDY_EVERY_S = 10.0
@@ -61,14 +59,21 @@ class Member:
 
 
 class Crew:
-    """Starts, watches, drains and replaces workers on a platform. Synchronous; time is an argument."""
+    """Starts, watches, drains and replaces workers on a platform. Synchronous; time is an argument.
 
-    def __init__(self, job: str, platform: Platform, *, backoff: Backoff, drain_s: float) -> None:
+    A start takes a moment of the platform, and many at once would stall whoever waits for the pass:
+    a pass makes at most `starts_per_pass`.
+    """
+
+    def __init__(
+        self, job: str, platform: Platform, *, backoff: Backoff, drain_s: float, starts_per_pass: int = 8
+    ) -> None:
         self.failures = 0
         self.lead_times = LeadTimes()
         self._platform = platform
         self._backoff = backoff
         self._drain_s = drain_s
+        self._starts_per_pass = starts_per_pass
         self._members: dict[str, Member] = {}
         self._vacancies: list[Vacancy] = []
         self._tidied_s = 0.0
@@ -80,9 +85,17 @@ class Crew:
         self._members = {facts.id: self._member(facts, now) for facts in self._platform.found()}
         for worker, member in self._members.items():
             self._log.info("worker_adopted", worker=worker, where=member.facts.where)
-            if member.phase is WorkerPhase.DRAINING:
+            if member.phase is WorkerPhase.DRAINING and member.facts.told_at_s is None:
                 # The last controller may have died between the note and the signal.
-                self._platform.ask_to_leave(worker)
+                self._ask_to_leave(member, now)
+
+    def join(self, now: Moment) -> None:
+        """Take in what another controller has started or asked to leave since the last pass."""
+        for facts in self._platform.found():
+            known = self._members.get(facts.id)
+            drains = known is not None and known.drain_until_s is not None
+            if known is None or (facts.draining_at_s is not None and not drains):
+                self._members[facts.id] = self._member(facts, now)
 
     def on_record(self, now: Moment) -> tuple[Worker, ...]:
         """Everyone that the platform tells of, for a pool that only looks on."""
@@ -97,7 +110,7 @@ class Crew:
             elif sight.ready and member.ready_since_s is None:
                 self._welcome(member, now)
         self._drain(intent, now)
-        self._kill_overdue(now)
+        self._see_off(now)
         intent = self._fill(intent, now)
         if now.steady_s - self._tidied_s >= _TIDY_EVERY_S:
             self._tidied_s = now.steady_s
@@ -196,13 +209,25 @@ class Crew:
             # Noted before it is done: a death after the note is never taken for a failure.
             self._platform.note(facts)
             member.facts, member.drain_until_s = facts, now.steady_s + self._drain_s
-            self._platform.ask_to_leave(worker)
+            self._ask_to_leave(member, now)
             self._log.info("worker_draining", worker=worker, drain_s=self._drain_s)
 
-    def _kill_overdue(self, now: Moment) -> None:
+    def _ask_to_leave(self, member: Member, now: Moment) -> None:
+        """Once, as far as can be: a worker asked twice may take it for haste."""
+        self._platform.ask_to_leave(member.facts.id)
+        member.facts = replace(member.facts, told_at_s=now.wall_s)
+        self._platform.note(member.facts)
+
+    def _see_off(self, now: Moment) -> None:
+        """Kill who had its time to leave, and ask again who may not have been able to hear."""
         for worker, member in self._members.items():
-            if member.drain_until_s is not None and now.steady_s >= member.drain_until_s:
+            if member.drain_until_s is None:
+                continue
+            if now.steady_s >= member.drain_until_s:
                 self._platform.kill(worker)
+            elif member.ready_since_s is None:
+                # A container's first process is deaf until it has a handler; and haste does no harm.
+                self._platform.ask_to_leave(worker)
 
     def _fill(self, intent: Intent, now: Moment) -> Intent:
         """Start what is missing and due. Places no longer wanted go, those with most strikes first."""
@@ -212,7 +237,7 @@ class Crew:
         del self._vacancies[missing:]
         fresh = missing - len(self._vacancies)
         self._vacancies.extend([Vacancy(due_s=now.steady_s)] * fresh)
-        due = [place for place in self._vacancies if place.due_s <= now.steady_s][:_STARTS_PER_PASS]
+        due = [place for place in self._vacancies if place.due_s <= now.steady_s][: self._starts_per_pass]
         if not due:
             return intent
         first = intent.next_worker

@@ -16,12 +16,15 @@ class Exit:
     when that killed it."""
 
     code: int | None
+    out_of_memory: bool = False
 
     def __str__(self) -> str:
         """
         >>> str(Exit(3)), str(Exit(-9)), str(Exit(None))
         ('exited with code 3', 'was killed by SIGKILL', 'ended')
         """
+        if self.out_of_memory:
+            return "was killed because memory ran out"
         if self.code is None:
             return "ended"
         if self.code >= 0:
@@ -41,6 +44,8 @@ class WorkerFacts:
     started_at_s: float
     ready_at_s: float | None = None
     draining_at_s: float | None = None
+    told_at_s: float | None = None
+    """When it was asked to leave: noted after the signal, as `draining_at_s` is before it."""
     strikes: int = 0
     """Early deaths in a row in its place before it."""
     where: str = ""
@@ -64,7 +69,7 @@ class Platform(Protocol):
     """Runs workers and remembers them. Synchronous; decides nothing.
 
     All may raise OSError or PoolUnavailable, and are tried again with the next pass: each is
-    harmless when repeated.
+    harmless when repeated, or when the worker has gone.
     """
 
     def found(self) -> tuple[WorkerFacts, ...]:
@@ -88,7 +93,7 @@ class Platform(Protocol):
         ...
 
     def ask_to_leave(self, worker: str) -> None:
-        """SIGTERM. May come twice."""
+        """SIGTERM."""
         ...
 
     def kill(self, worker: str) -> None: ...

@@ -59,18 +59,21 @@ class ProcessPlatform:
         self._files.write_record(WorkerRecord(worker, self._processes[worker.id]))
 
     def ask_to_leave(self, worker: str) -> None:
-        """SIGTERM to the process alone."""
-        self._processes[worker].ask_to_leave()
+        """SIGTERM to the process alone; nothing happens to one that was reaped."""
+        if worker in self._processes:
+            self._processes[worker].ask_to_leave()
 
     def kill(self, worker: str) -> None:
-        """SIGKILL to the process and its group."""
-        self._processes[worker].kill()
+        """SIGKILL to the process and its group; nothing happens to one that was reaped."""
+        if worker in self._processes:
+            self._processes[worker].kill()
 
     def forget(self, worker: str) -> None:
         """End what the worker left running, and remove its files."""
-        self._processes[worker].sweep()
+        if worker in self._processes:
+            self._processes[worker].sweep()
         self._files.forget(worker)
-        del self._processes[worker]
+        self._processes.pop(worker, None)
 
     def last_line(self, worker: str) -> str:
         """The last line of its log."""

@@ -43,7 +43,8 @@ class ProcessPool:
     """A `WorkerPool` of local processes.
 
     A worker makes the file named by `PENSTOCK_READY_FILE` once it is ready, leaves on SIGTERM
-    (which may come twice) within `drain_s`, and is killed after that.
+    within `drain_s`, and is killed after that. SIGTERM comes once, unless a controller dies just
+    after sending it, or the worker was never ready.
 
     `owned=False`: workers survive the controller and are adopted by the next pool on `run_dir`.
     `owned=True`: workers also get `PENSTOCK_OWNER_FD`, a pipe that reads end-of-file once this

@@ -14,6 +14,8 @@ def main(how: str) -> NoReturn:
     """Be the worker."""
     handler = signal.SIG_IGN if how == "ignores-sigterm" else lambda *_: os._exit(0)
     signal.signal(signal.SIGTERM, handler)
+    if how == "counts-sigterms":
+        signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"asked to leave\n"))
     if how == "dies-at-start":
         os.write(2, b"cannot find the topic\n")
         os._exit(3)

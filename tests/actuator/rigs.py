@@ -88,7 +88,9 @@ class ProcessRig:
         os.kill(running(self.run_dir)[worker], signal.SIGKILL)
 
 
-async def until(pool: WorkerPool, condition: Callable[[PoolState], bool], what: str) -> PoolState:
+async def until(
+    pool: WorkerPool, condition: Callable[[PoolState], bool], what: str, *, within_s: float = 20.0
+) -> PoolState:
     """The first state of `pool` for which `condition` holds, in real time."""
 
     async def satisfied() -> PoolState:
@@ -99,7 +101,7 @@ async def until(pool: WorkerPool, condition: Callable[[PoolState], bool], what: 
         assert condition(state), state
         return state
 
-    seen: PoolState = await eventually_async(satisfied, what=what)
+    seen: PoolState = await eventually_async(satisfied, what=what, within_s=within_s)
     return seen
 
 

@@ -96,6 +96,23 @@ def test_the_time_to_leave_goes_on_under_the_next_controller(bench: Benches) -> 
     two.until(lambda state: not state.workers, "killed 30 s after it was asked")
 
 
+def test_a_worker_that_trains_is_asked_once_whoever_supervises(bench: Benches) -> None:
+    """Penstock's own worker takes a second SIGTERM for haste."""
+    one = bench("counts-sigterms")
+    ready(one, 1)
+    one.ask(0)
+    eventually(lambda: (one.look(), one.logs.last_line("w-1"))[1], what="it was asked")
+    one.supervision.release()
+
+    two = bench("counts-sigterms")
+    for _ in range(3):
+        assert two.look().count(WorkerPhase.DRAINING) == 1
+
+    two.files.records()[0].process.kill()
+    two.until(lambda state: not state.workers, "it is gone")
+    assert two.logs.path("w-1").read_text() == "asked to leave\n"
+
+
 def test_what_a_worker_started_ends_with_it(bench: Benches) -> None:
     one = bench("has-a-child")
     ready(one, 1)

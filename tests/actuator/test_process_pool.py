@@ -254,6 +254,14 @@ async def test_a_worker_shows_when_it_was_started_and_where(tmp_path: Path) -> N
         )
 
 
+async def test_workers_that_run_and_are_not_ready_do_not_count_as_ready(tmp_path: Path) -> None:
+    async with fake_pool(tmp_path, "never-ready") as pool:
+        await pool.resize(ask(3))
+
+        state = await until(pool, lambda state: len(state.workers) == 3, "three workers")
+        assert (state.requested, state.ready, state.count(WorkerPhase.STARTING)) == (3, 0, 3)
+
+
 async def test_a_pool_closed_while_workers_start_leaves_nothing(tmp_path: Path) -> None:
     async with fake_pool(tmp_path, "never-ready") as pool:
         await pool.resize(ask(5))
