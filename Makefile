@@ -36,7 +36,8 @@ WORKERS ?= 3
 
 .PHONY: test
 test: $(VENV)/.installed-dev ## Run all tests.
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore tests/web $(ARGS)
+	$(BIN)/pytest tests/web # apart: the browser's driver keeps an event loop running, where others want their own
 
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.

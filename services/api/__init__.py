@@ -1,1 +1,1 @@
-"""REST under /v1, health and metrics. Views only: nothing is decided here."""
+"""REST under /v1, the web page, health and metrics. Views and access; nothing is decided here."""

@@ -1,62 +1,112 @@
-"""What the routers need, injected."""
+"""What the routes need, injected: who asks, which job, which version."""
 
 from __future__ import annotations
 
-from typing import Annotated, Protocol, cast
+import re
+from collections.abc import Callable
+from typing import Annotated, cast
 
-from fastapi import Depends, HTTPException, Request
-from prometheus_client import CollectorRegistry
+from fastapi import Depends, Header, Path, Request
 
-from services.control.types import Decision
-from services.controller.journal import JobStatus
-from services.controller.readiness import Readiness
-from services.settings import JobSettings
-
-
-class ControllerState(Protocol):
-    """What the API may know of the controller behind it."""
-
-    @property
-    def jobs(self) -> dict[str, JobSettings]: ...
-
-    def status(self, job: str) -> JobStatus | None: ...
-
-    def readiness(self) -> Readiness: ...
-
-    async def decisions(self, job: str, *, limit: int) -> tuple[Decision, ...]: ...
+from services.access.role import Role
+from services.api.principal import Principal
+from services.api.problems import ApiProblem, Kind
+from services.api.site import TheSite
+from services.controller.snapshot import JobSnapshot
+from services.settings.job import JOB_ID
+from services.store.job_record import JobRecord
 
 
-def controller(request: Request) -> ControllerState:
-    """The controller that this application shows."""
-    return cast(ControllerState, request.app.state.controller)
+def principal(request: Request) -> Principal:
+    """Who asks, as the gate found out."""
+    return cast(Principal, request.state.principal)
 
 
-def registry(request: Request) -> CollectorRegistry:
-    """The controller's metrics."""
-    return cast(CollectorRegistry, request.app.state.registry)
+ThePrincipal = Annotated[Principal, Depends(principal)]
 
 
-TheController = Annotated[ControllerState, Depends(controller)]
-TheRegistry = Annotated[CollectorRegistry, Depends(registry)]
+def needs(role: Role) -> Callable[[Principal], Principal]:
+    """A dependency that lets `role` and those above it pass."""
+
+    def check(who: ThePrincipal) -> Principal:
+        if not who.role.allows(role):
+            raise ApiProblem(Kind.FORBIDDEN, f"this needs the role {role}; the token has {who.role}")
+        return who
+
+    return check
 
 
-def known_job(job_id: str, controller: TheController) -> str:
-    """The job's name, or 404 with the names there are."""
-    if job_id not in controller.jobs:
-        known = ", ".join(sorted(controller.jobs)) or "none"
-        raise HTTPException(404, f"no job is called {job_id!r}; there are: {known}")
-    return job_id
+Viewer = Annotated[Principal, Depends(needs(Role.VIEWER))]
+Operator = Annotated[Principal, Depends(needs(Role.OPERATOR))]
+Admin = Annotated[Principal, Depends(needs(Role.ADMIN))]
+
+JobId = Annotated[str, Path(pattern=JOB_ID, description="The job's name.", examples=["clicks"])]
 
 
-KnownJob = Annotated[str, Depends(known_job)]
+def known_job(job_id: JobId, who: ThePrincipal, site: TheSite) -> JobRecord:
+    """The job, or 404 with the names there are. A job that the token is not good for is not there."""
+    jobs = site.controller.jobs
+    record = jobs.get(job_id)
+    if record is None or not who.good_for(job_id):
+        known = ", ".join(sorted(name for name in jobs if who.good_for(name))) or "none"
+        raise ApiProblem(Kind.NOT_FOUND, f"no job is called {job_id!r}; there are: {known}")
+    return record
 
 
-def observed_job(job_id: KnownJob, controller: TheController) -> JobStatus:
+KnownJob = Annotated[JobRecord, Depends(known_job)]
+
+
+async def observed_job(record: KnownJob, site: TheSite) -> JobSnapshot:
     """What is known of the job, or 503 before its first observation."""
-    status = controller.status(job_id)
-    if status is None or status.seen is None:
-        raise HTTPException(503, f"job {job_id!r} has not been observed yet; try again in a moment")
-    return status
+    snapshot = await site.controller.snapshot(record.name)
+    if snapshot is None or snapshot.traffic is None:
+        why = f": {snapshot.trouble}" if snapshot and snapshot.trouble else ""
+        raise ApiProblem(
+            Kind.NOT_READY,
+            f"job {record.name!r} has not been observed yet{why}; try again in a moment",
+            headers={"Retry-After": "2"},
+        )
+    return snapshot
 
 
-ObservedJob = Annotated[JobStatus, Depends(observed_job)]
+ObservedJob = Annotated[JobSnapshot, Depends(observed_job)]
+
+_IF_MATCH = "The ETag of the version that was read, or `*` for whatever is there."
+
+
+def read_version(if_match: str) -> int | None:
+    """The version that an If-Match header names; None for `*`. Raises ApiProblem when it can match nothing.
+
+    >>> read_version('"12"'), read_version("*")
+    (12, None)
+    """
+    if if_match.strip() == "*":
+        return None
+    found = re.fullmatch(r'"([0-9]{1,18})"', if_match.strip(), flags=re.ASCII)
+    if found is None:
+        raise ApiProblem(Kind.STALE, 'If-Match matches no version; an ETag looks like "12"')
+    return int(found[1])
+
+
+def needed_version(
+    if_match: Annotated[str | None, Header(description=_IF_MATCH, examples=['"12"'])] = None,
+) -> int | None:
+    """The version to replace; 428 when it is not said."""
+    if if_match is None:
+        raise ApiProblem(
+            Kind.VERSION_NEEDED,
+            "send If-Match with the ETag that you read (or * to overwrite whatever is there), "
+            "so that nobody's change is lost",
+        )
+    return read_version(if_match)
+
+
+def maybe_version(
+    if_match: Annotated[str | None, Header(description=_IF_MATCH, examples=['"12"'])] = None,
+) -> int | None:
+    """The version to change, where any will do unless it is said."""
+    return None if if_match is None else read_version(if_match)
+
+
+NeededVersion = Annotated[int | None, Depends(needed_version)]
+MaybeVersion = Annotated[int | None, Depends(maybe_version)]

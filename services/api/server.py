@@ -17,25 +17,48 @@ class AddressUnavailable(Exception):
 
 
 def bind(settings: ApiSettings) -> socket.socket:
-    """A listening socket on the address asked for. Raises AddressUnavailable.
+    """A listening socket for REST and the page. Raises AddressUnavailable.
 
     Bound first of all, so that a port that is taken is told before workers start.
     """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return _bound(settings.host, settings.port, "port")
+
+
+def bind_operations(settings: ApiSettings) -> socket.socket:
+    """A listening socket for health, readiness and metrics. Raises AddressUnavailable."""
+    return _bound(settings.operations_host, settings.operations_port, "operations_port")
+
+
+def _bound(host: str, port: int, setting: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family)
+        return socket.create_server((host, port), family=family)
     except OSError as error:
         raise AddressUnavailable(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
-            "Stop what listens there, or set api.port (PENSTOCK_API__PORT); 0 takes a free port."
+            f"cannot listen on {host}:{port}: {error.strerror or error}. "
+            f"Stop what listens there, or set api.{setting} (PENSTOCK_API__{setting.upper()}); "
+            "0 takes a free port."
         ) from error
 
 
 class ApiServer(uvicorn.Server):
     """uvicorn without its signal handlers: the process that runs it decides when to stop."""
 
-    def __init__(self, app: FastAPI) -> None:
-        super().__init__(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+    def __init__(self, app: FastAPI, tls: ApiSettings | None = None) -> None:
+        files = (tls.tls_certificate, tls.tls_key) if tls else (None, None)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                proxy_headers=False,  # whoever is in front could otherwise name any address
+                timeout_graceful_shutdown=2,  # event streams never end by themselves
+                ssl_certfile=files[0],
+                ssl_keyfile=files[1],
+            )
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -43,7 +66,8 @@ class ApiServer(uvicorn.Server):
         yield
 
 
-def address(listening: socket.socket) -> str:
-    """The URL of the API."""
+def address(listening: socket.socket, *, tls: bool = False) -> str:
+    """The URL of a listener."""
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

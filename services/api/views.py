@@ -1,168 +1,238 @@
-"""What the API shows: view models made from the loop's own types."""
+"""What the API shows of jobs beyond the leader's snapshot: definition, plan, fleet."""
 
 from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from services.control.types import Decision, Observation, Reason, WorkerPhase
-from services.controller.journal import JobStatus
+from services.access.role import Role
+from services.api.words import binding, words_for
+from services.control.types import Mode, Reason
 from services.controller.readiness import Readiness
+from services.controller.snapshot import DecisionView, JobSnapshot, TrafficView, View, WorkerView
 from services.settings import JobSettings
-
-
-class View(BaseModel):
-    """Read-only, documented by the text below each field."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+from services.store.job_record import JobRecord, OverrideRecord, PauseRecord
 
 
 class JobView(View):
-    """A job and whether it is well."""
+    """A job: its definition, and how it is doing."""
 
     id: str
+    version: int
+    """Of the definition; its ETag."""
     topic: str
     group: str
     fresh_within_s: float
     late_share_target: float
     workers_min: int
     workers_max: int
+    gpus_per_worker: float
     rule: str
+    mode: Mode
+    paused: PauseRecord | None
+    override: OverrideRecord | None
+    changed_at_s: float
+    changed_by: str
     degraded: bool
     trouble: str
     """What is wrong, in words; empty when all is well."""
+    at_s: float | None
+    """When it was last seen; null when it was not."""
+    planned: int | None
+    requested: int | None
+    ready: int | None
+    rate_per_s: float | None
+    lag_s: float | None
+    late_share: float | None
+    """Share of all trained samples that were late."""
+    settings: JobSettings
 
     @classmethod
-    def of(cls, job: str, settings: JobSettings, status: JobStatus | None) -> Self:
-        """The job as configured, with how its latest tick went."""
+    def of(cls, record: JobRecord, seen: JobSnapshot | None, *, now_s: float) -> Self:
+        """The job as defined, with how its latest tick went."""
+        job, traffic = record.settings, seen.traffic if seen else None
+        override = record.override
         return cls(
-            id=job,
-            topic=settings.topic,
-            group=settings.group_of(job),
-            fresh_within_s=settings.slo.fresh_within_s,
-            late_share_target=settings.slo.late_share_target,
-            workers_min=settings.scaling.workers_min,
-            workers_max=settings.scaling.workers_max,
-            rule=settings.scaling.rule,
-            degraded=status.tick.degraded if status else True,
-            trouble=status.tick.trouble if status else "no tick has ended yet",
+            id=record.name,
+            version=record.version,
+            topic=job.topic,
+            group=job.group_of(record.name),
+            fresh_within_s=job.slo.fresh_within_s,
+            late_share_target=job.slo.late_share_target,
+            workers_min=job.scaling.workers_min,
+            workers_max=job.scaling.workers_max,
+            gpus_per_worker=job.scaling.gpus_per_worker,
+            rule=job.scaling.rule,
+            mode=Mode.RECOMMEND if job.pool.kind == "recommend" else job.scaling.mode,
+            paused=record.pause,
+            override=override if override is not None and override.until_s > now_s else None,
+            changed_at_s=record.changed_at_s,
+            changed_by=record.changed_by,
+            degraded=seen.degraded if seen else True,
+            trouble=seen.trouble if seen else "not observed yet: no controller leads, or it has just started",
+            at_s=seen.at_s if seen else None,
+            planned=seen.plan.planned if seen and seen.plan else None,
+            requested=seen.requested if seen else None,
+            ready=seen.ready if seen else None,
+            rate_per_s=traffic.rate_per_s if traffic else None,
+            lag_s=traffic.lag_s if traffic else None,
+            late_share=seen.quality.late_share if seen and seen.quality else None,
+            settings=job,
         )
 
 
-class TrafficView(View):
-    """Traffic and progress as last measured."""
+class Alternative(View):
+    """What another size would mean for the traffic of now and for what is forecast."""
 
-    at_s: float
+    workers: int
+    capacity_per_s: float
+    utilisation_now: float
+    """Traffic of now over its capacity."""
+    utilisation_peak: float | None
+    """The 0.95 quantile of the highest forecast rate over its capacity; null without a forecast."""
+    drain_s: float | None
+    """Until today's backlog would be trained; null when it would grow."""
+    gpus: float
+
+
+class PlanView(DecisionView):
+    """The plan in force, why, what binds it, and what else could have been."""
+
+    why: str
+    notes_in_words: list[str]
+    binding: str
+    """The constraint that decided rather than the demand; empty when none did."""
+    alternatives: list[Alternative]
+
+    @classmethod
+    def of_snapshot(cls, plan: DecisionView, seen: JobSnapshot, job: JobSettings) -> Self:
+        """The decision with its context."""
+        return cls(
+            **plan.model_dump(),
+            why=words_for(plan.reason),
+            notes_in_words=[words_for(note) for note in plan.notes],
+            binding=binding(plan.reason, plan.notes),
+            alternatives=_alternatives(plan, seen, job),
+        )
+
+
+def _alternatives(plan: DecisionView, seen: JobSnapshot, job: JobSettings) -> list[Alternative]:
+    """The sizes around the plan, within the job's limits."""
+    if seen.throughput is None or seen.traffic is None:
+        return []
+    curve, traffic = seen.throughput.curve, seen.traffic
+    peak = max(seen.forecast.paths["0.95"], default=None) if seen.forecast else None
+    lowest = max(job.scaling.workers_min, plan.planned - 3)
+    highest = min(job.scaling.workers_max, plan.planned + 3, len(curve) - 1)
+    return [
+        Alternative(
+            workers=workers,
+            capacity_per_s=curve[workers],
+            utilisation_now=_over(traffic.rate_per_s, curve[workers]),
+            utilisation_peak=None if peak is None else _over(peak, curve[workers]),
+            drain_s=_drain_s(traffic, curve[workers]),
+            gpus=workers * job.scaling.gpus_per_worker,
+        )
+        for workers in range(lowest, highest + 1)
+    ]
+
+
+def _over(rate: float, capacity: float) -> float:
+    return rate / capacity if capacity > 0 else 0.0
+
+
+def _drain_s(traffic: TrafficView, capacity: float) -> float | None:
+    spare = capacity - traffic.rate_per_s
+    if traffic.lag == 0:
+        return 0.0
+    return traffic.lag / spare if spare > 0 else None
+
+
+class PartitionView(View):
+    """One partition, who reads it, and how it does."""
+
+    partition: int
     rate_per_s: float
-    trained_per_s: float
     lag: int
-    lag_s: float
-    partitions: int
-    lost: int
-    degraded: str
+    owners: list[str]
+
+
+class AssignmentView(View):
+    """Who prefers which partitions. A preference: an idle worker takes from the most behind."""
+
+    partitions: list[PartitionView]
+    workers: dict[str, float]
+    """Share of the traffic by worker."""
+    imbalance: float | None
+    """The largest share over the mean share; 1 is even, null without workers."""
 
     @classmethod
-    def of(cls, seen: Observation) -> Self:
-        """The reading behind the latest decision."""
+    def of(cls, seen: JobSnapshot) -> Self:
+        """From the leader's snapshot."""
         traffic = seen.traffic
+        shares = {worker.id: worker.share for worker in seen.workers if worker.partitions}
+        mean = sum(shares.values()) / len(shares) if shares else 0.0
         return cls(
-            at_s=traffic.at_s,
-            rate_per_s=traffic.rate_per_s,
-            trained_per_s=traffic.trained_per_s,
-            lag=traffic.lag,
-            lag_s=traffic.lag_s,
-            partitions=len(traffic.partition_rates),
-            lost=traffic.lost,
-            degraded=traffic.degraded,
+            partitions=[
+                PartitionView(
+                    partition=number,
+                    rate_per_s=rate,
+                    lag=traffic.partition_lags[number] if number < len(traffic.partition_lags) else 0,
+                    owners=_owners(number, seen.workers),
+                )
+                for number, rate in enumerate(traffic.partition_rates)
+            ]
+            if traffic is not None
+            else [],
+            workers=shares,
+            imbalance=max(shares.values()) / mean if mean > 0 else None,
         )
 
 
-class DecisionView(View):
-    """One decision: what, why, and the numbers that led to it."""
+def _owners(partition: int, workers: list[WorkerView]) -> list[str]:
+    return [worker.id for worker in workers if partition in worker.partitions]
 
-    id: str
-    at_s: float
+
+class SeriesView(View):
+    """The latest ticks as columns, oldest first: what charts need."""
+
+    id: list[str]
+    at_s: list[float]
+    rate_per_s: list[float | None]
+    trained_per_s: list[float | None]
+    lag_s: list[float | None]
+    capacity_per_s: list[float | None]
+    planned: list[int]
+    requested: list[int]
+    ready: list[int]
+    reason: list[Reason]
+
+
+class FleetView(View):
+    """Every job, and their sums."""
+
+    leading: bool
+    """Whether the controller that answers leads."""
+    jobs: list[JobView]
+    degraded: int
+    """Jobs whose decisions rest on less than they should."""
+    late: int
+    """Jobs whose oldest sample is older than promised."""
     planned: int
     requested: int
-    """What the platform had been asked for before."""
     ready: int
-    reason: Reason
-    notes: tuple[Reason, ...]
-    numbers: dict[str, float]
-    resized: bool
-
-    @classmethod
-    def of(cls, decision: Decision) -> Self:
-        """Everything but what only the next tick needs."""
-        return cls(
-            id=decision.id,
-            at_s=decision.at_s,
-            planned=decision.planned,
-            requested=decision.requested,
-            ready=decision.ready,
-            reason=decision.reason,
-            notes=decision.notes,
-            numbers=dict(decision.numbers),
-            resized=decision.resize is not None,
-        )
+    gpus_ready: float
+    rate_per_s: float
 
 
-class WorkerView(View):
-    """One worker of the pool."""
+class MeView(View):
+    """Who the token belongs to, and what it may do."""
 
-    id: str
-    phase: WorkerPhase
-    started_at_s: float
-    partitions: tuple[int, ...]
-    """The partitions it prefers."""
-    busy: float | None
-    trained: int | None
-
-    @classmethod
-    def all_of(cls, status: JobStatus) -> list[Self]:
-        """Every worker that the latest tick saw, with its own report where there is one."""
-        if status.seen is None:
-            return []
-        reports = {report.worker: report for report in status.seen.reports}
-        assignment = status.decision.state.assignment if status.decision else None
-        views = []
-        for worker in status.seen.pool.workers:
-            report = reports.get(worker.id)
-            views.append(
-                cls(
-                    id=worker.id,
-                    phase=worker.phase,
-                    started_at_s=worker.started_at_s,
-                    partitions=assignment.partitions_of(worker.id) if assignment else (),
-                    busy=report.busy if report else None,
-                    trained=report.trained if report else None,
-                )
-            )
-        return views
-
-
-class ForecastView(View):
-    """Quantile paths of the arrival rate."""
-
-    issued_at_s: float
-    step_s: float
-    model: str
-    paths: dict[str, list[float]]
-    """Rates a second by quantile level, one per step."""
-
-    @classmethod
-    def of(cls, seen: Observation) -> Self | None:
-        """None when no model could say anything."""
-        forecast = seen.forecast
-        if forecast is None:
-            return None
-        return cls(
-            issued_at_s=forecast.issued_at_s,
-            step_s=forecast.step_s,
-            model=forecast.model,
-            paths={f"{level:g}": forecast.path(level).tolist() for level in forecast.levels},
-        )
+    name: str
+    role: Role
+    jobs: list[str] | None
+    """The jobs it is good for; all when null."""
 
 
 class ReadinessView(View):
@@ -170,7 +240,7 @@ class ReadinessView(View):
 
     ready: bool
     leading: bool
-    dependencies: dict[str, str]
+    dependencies: dict[str, str] = Field(examples=[{"redis": "ok", "kafka": "ok", "pool": "ok"}])
     """`ok`, or what is wrong, by dependency."""
 
     @classmethod
@@ -178,4 +248,38 @@ class ReadinessView(View):
         """The same, as a document."""
         return cls(
             ready=readiness.ready, leading=readiness.leading, dependencies=dict(readiness.dependencies)
+        )
+
+
+class DeletedView(View):
+    """What becomes of a deleted job."""
+
+    id: str
+    version: int
+    workers: str
+    ledger: str
+    history: str
+
+    @classmethod
+    def of(cls, record: JobRecord) -> Self:
+        """In words."""
+        acts = record.settings.scaling.mode is Mode.ACT and record.settings.pool.kind != "recommend"
+        group = record.settings.group_of(record.name)
+        kept = "deleted from the store once the workers are gone"
+        return cls(
+            id=record.name,
+            version=record.version,
+            workers=(
+                f"asked to drain at once; killed after {record.settings.pool.drain_s:g} s"
+                if acts
+                else "left alone: the job only recommended"
+            ),
+            ledger=(
+                f"{kept}; the commits of group {group} stay in Kafka"
+                if record.forget
+                else f"kept, as are the commits of group {group}: a job of the same name goes on from there"
+            ),
+            history=kept
+            if record.forget
+            else "kept: decisions and state, until a job of the same name goes on",
         )

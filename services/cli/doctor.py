@@ -17,6 +17,7 @@ from services.doctor.finding import Finding, Verdict
 from services.doctor.kafka_cluster import check_kafka
 from services.doctor.machine import check_pools, check_versions
 from services.doctor.redis_server import check_redis
+from services.doctor.stored_jobs import check_stored_jobs
 from services.settings import SettingsError, load_settings
 
 _STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.WRONG: "bold red"}
@@ -52,6 +53,7 @@ def _findings(config: Path | None) -> Iterator[Finding]:
     yield Finding("settings", Verdict.OK, f"{len(settings.jobs)} job(s)")
     yield from check_kafka(settings)
     yield from check_redis(settings.redis)
+    yield from check_stored_jobs(settings)
     yield from check_pools(settings)
 
 

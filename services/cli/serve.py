@@ -13,7 +13,12 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from services.api.app import create_app
-from services.api.server import AddressUnavailable, ApiServer, address, bind
+from services.api.event_feed import EventFeed
+from services.api.exposure import Exposed, admin_token, check_exposure
+from services.api.operations import create_operations_app
+from services.api.server import AddressUnavailable, ApiServer, address, bind, bind_operations
+from services.api.simulated import SimulatedWhatIf
+from services.api.site import Site
 from services.controller.controller import Controller
 from services.controller.wiring import LiveWiring
 from services.logs import configure_logs
@@ -38,29 +43,53 @@ def serve(
     """
     try:
         settings = load_settings(config)
-        listening = bind(settings.api)
-    except (SettingsError, AddressUnavailable) as error:
+        token = admin_token(settings.api)
+        listening, operations = bind(settings.api), bind_operations(settings.api)
+    except (SettingsError, AddressUnavailable, Exposed) as error:
         typer.echo(f"penstock serve: {error}", err=True)
         raise typer.Exit(2) from error
     configure_logs(settings.log)
-    if not settings.jobs:
-        log.warning("no_jobs", what_to_do="add one under `jobs` in the settings (docs/configuration.md)")
-    asyncio.run(_serve(settings, config, listening))
+    try:
+        asyncio.run(_serve(settings, config, listening, operations, token))
+    except Exposed as error:
+        typer.echo(f"penstock serve: {error}", err=True)
+        raise typer.Exit(2) from error
 
 
-async def _serve(settings: Settings, config: Path | None, listening: socket.socket) -> None:
+async def _serve(
+    settings: Settings,
+    config: Path | None,
+    listening: socket.socket,
+    operations: socket.socket,
+    token: str | None,
+) -> None:
     registry = CollectorRegistry()
-    async with LiveWiring(settings, config=config) as wiring:
+    async with LiveWiring(settings, config=config) as wiring, SimulatedWhatIf() as what_if:
+        await check_exposure(settings.api, wiring.tokens, token)
         controller = Controller(settings, wiring, registry)
-        api = ApiServer(create_app(controller, registry))
+        site = Site(
+            controller=controller,
+            tokens=wiring.tokens,
+            audit=wiring.audit,
+            events=EventFeed(wiring.events),
+            settings=settings.api,
+            registry=registry,
+            what_if=what_if,
+            admin_token=token,
+        )
+        api = ApiServer(create_app(site), settings.api)
+        beside = ApiServer(create_operations_app(site))
         running = {
             asyncio.create_task(controller.run(), name="controller"),
             asyncio.create_task(api.serve(sockets=[listening]), name="api"),
+            asyncio.create_task(beside.serve(sockets=[operations]), name="operations"),
             asyncio.create_task(_stop_asked_for(), name="stop"),
         }
-        log.info("serving", address=address(listening), jobs=sorted(settings.jobs))
+        page = address(listening, tls=settings.api.tls_certificate is not None)
+        log.info("serving", address=page, operations=address(operations), jobs=sorted(settings.jobs))
         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping", because=", ".join(task.get_name() for task in done))
+        await site.events.close()  # event streams never end by themselves
         for task in running - done:
             task.cancel()
         await asyncio.wait(running)

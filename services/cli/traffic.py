@@ -15,7 +15,8 @@ import typer
 from pydantic import ValidationError
 
 from forecasting.errors import InvalidTraffic
-from services.settings.root import KafkaSettings
+from services.logs import configure_logs
+from services.settings.root import KafkaSettings, LogSettings
 from services.traffic.generator import (
     Playback,
     TrafficGenerator,
@@ -108,6 +109,7 @@ def traffic(
     except TopicUnavailable as error:
         typer.echo(f"penstock traffic: {error}", err=True)
         raise typer.Exit(1) from error
+    configure_logs(LogSettings())  # to standard error: standard output is for the counts
     stop = _stop_when_told()
     generator = TrafficGenerator(
         shape,

@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import structlog
 import typer
 from pydantic import ValidationError
 
+from services.control.errors import StateUnavailable
 from services.logs import configure_logs
 from services.settings import JobSettings, Settings, SettingsError, load_settings
 from services.settings.root import KafkaSettings, RedisSettings
+from services.store.errors import StateCorrupt
+from services.store.jobs import stored_job
 from services.trainer.owner import end_with_owner
 from services.trainer.worker import run_worker
+
+log = structlog.get_logger()
 
 
 def worker(
@@ -68,7 +74,10 @@ def _settings(config: Path | None, job: str, given: dict[str, dict[str, Any]]) -
     Raises SettingsError.
     """
     settings = load_settings(config)
-    known = settings.jobs.get(job)
+    settings = settings.model_copy(
+        update={"redis": RedisSettings(**settings.redis.model_dump() | _only_given(given["redis"]))}
+    )
+    known = _in_force(settings, job)
     if known is None and given["job"]["topic"] is None:
         jobs = ", ".join(sorted(settings.jobs)) or "none"
         raise SettingsError(f"there is no job {job!r} (jobs: {jobs}); add it to the settings or give --topic")
@@ -87,6 +96,16 @@ def _settings(config: Path | None, job: str, given: dict[str, dict[str, Any]]) -
         # The value is not repeated: an address of Redis may carry a password.
         mistakes = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
         raise SettingsError("; ".join(mistakes)) from error
+
+
+def _in_force(settings: Settings, job: str) -> JobSettings | None:
+    """The job as the store has it; as the settings have it when the store has none, or does not answer."""
+    try:
+        stored = stored_job(settings.redis, job)
+    except (StateUnavailable, StateCorrupt) as error:
+        log.warning("job_read_from_settings", job=job, why=str(error))
+        stored = None
+    return settings.jobs.get(job) if stored is None else stored
 
 
 def _only_given(options: dict[str, Any]) -> dict[str, Any]:

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from services.control.errors import PoolUnavailable, StateUnavailable, TrafficUnavailable
+from services.clock import SystemClock
+from services.control.errors import (
+    ControlError,
+    PoolUnavailable,
+    StateUnavailable,
+    TrafficUnavailable,
+)
 from services.control.loop import JobLoop, Ports, Tick
 from services.control.ports import Leadership, StateStore
 from services.control.types import Decision
+from services.controller.book import JobBook
+from services.controller.desk import Desk
 from services.controller.journal import JobStatus, Journal
 from services.controller.metrics import Metrics
+from services.controller.publisher import Publisher
 from services.controller.readiness import Readiness
+from services.controller.retirement import retire
+from services.controller.showcase import Showcase
+from services.controller.snapshot import JobSnapshot, ModelScore
 from services.settings import JobSettings, Settings
+from services.store.job_record import JobRecord
+from services.store.jobs import JobStore
+from services.store.snapshots import SnapshotStore
+from services.store.streams import StreamLog
+from shuffler.lease import Progress
 
 log = structlog.get_logger()
 
@@ -34,6 +50,15 @@ class Wiring(Protocol):
     @property
     def store(self) -> StateStore: ...
 
+    @property
+    def jobs(self) -> JobStore: ...
+
+    @property
+    def events(self) -> StreamLog: ...
+
+    @property
+    def snapshots(self) -> SnapshotStore: ...
+
     def store_trouble(self) -> str:
         """Why the store cannot be used, in words; empty when it can."""
         ...
@@ -42,62 +67,170 @@ class Wiring(Protocol):
         """The ports of one job, closed with the context."""
         ...
 
+    async def progress(self, name: str) -> Progress:
+        """Where the job's ledger stands. Raises StateUnavailable."""
+        ...
+
+    def scores(self, name: str) -> tuple[ModelScore, ...]:
+        """How good each model of the job's forecast has been; none when nobody tells."""
+        ...
+
+    async def forget(self, name: str) -> None:
+        """Delete everything that is kept of a job but its tombstone. Raises StateUnavailable."""
+        ...
+
 
 class Controller:
-    """Runs the jobs of its settings until it is cancelled."""
+    """Runs the jobs that the store defines until it is cancelled."""
 
     def __init__(self, settings: Settings, wiring: Wiring, registry: CollectorRegistry) -> None:
         self.journal = Journal(Metrics(registry))
         self._settings = settings
         self._wiring = wiring
-
-    @property
-    def jobs(self) -> dict[str, JobSettings]:
-        """The jobs by name."""
-        return dict(self._settings.jobs)
+        clock = SystemClock()
+        self.book = JobBook(wiring.jobs, settings.jobs, clock)
+        self.desk = Desk(
+            self.book, clock, allow_commands=settings.api.allow_commands, decision_of=self._decision_of
+        )
+        self._showcase = Showcase(self.journal, self.book, wiring)
+        self._publisher = Publisher(wiring.events, wiring.snapshots, self._showcase.document)
+        self.journal.listen(self._showcase.told)
+        self.journal.listen(self._publisher.told)
+        self._running: dict[str, tuple[JobSettings, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         """Every job in a task of its own: one that breaks does not touch another."""
         async with asyncio.TaskGroup() as tasks:
-            for name, job in self._settings.jobs.items():
-                tasks.create_task(self._keep_running(name, job), name=f"job {name}")
+            tasks.create_task(self._publisher.run(), name="publisher")
+            await self._open_book()
+            while True:
+                await self._start_and_stop(tasks)
+                await self.book.changed(within_s=self._pause_s)
+                await self._refresh()
 
-    async def _keep_running(self, name: str, job: JobSettings) -> None:
+    @property
+    def _pause_s(self) -> float:
+        return min(1.0, self._settings.controller.tick_s)
+
+    async def _open_book(self) -> None:
         while True:
             try:
-                await self._run_job(name, job)
+                return await self.book.open()
+            except StateUnavailable as error:
+                log.warning("jobs_not_known_yet", why=str(error))
+                await asyncio.sleep(self._pause_s)
+
+    async def _refresh(self) -> None:
+        """A store that is away is told by the ticks; until it is back the jobs stay as they are."""
+        try:
+            await self.book.refresh()
+        except StateUnavailable as error:
+            log.debug("jobs_not_refreshed", why=str(error))
+
+    async def _start_and_stop(self, tasks: asyncio.TaskGroup) -> None:
+        """One task for each job; a new one where the ports have to be opened anew."""
+        wanted = self.book.live | self.book.leaving
+        for name, (opened, task) in list(self._running.items()):
+            record = wanted.get(name)
+            if record is None or task.done() or _needs_reopening(opened, record):
+                task.cancel()
+                await asyncio.wait([task])
+                del self._running[name]
+        for name, record in wanted.items():
+            if name not in self._running:
+                work = self._retire(record) if record.deleted else self._keep_running(name)
+                self._running[name] = (record.settings, tasks.create_task(work, name=f"job {name}"))
+
+    async def _keep_running(self, name: str) -> None:
+        while True:
+            try:
+                await self._run_job(name)
             except Exception:
                 log.exception("job_broke", job=name, again_in_s=_RESTART_AFTER_S)
                 await asyncio.sleep(_RESTART_AFTER_S)
 
-    async def _run_job(self, name: str, job: JobSettings) -> None:
+    async def _run_job(self, name: str) -> None:
         await self._lead_first()
-        async with self._wiring.open_job(name, job) as ports:
-            policy = job.policy(stale_after_s=self._settings.controller.stale_after_s)
-            tell = partial(self.journal.told, slo_s=job.slo.fresh_within_s)
-            await JobLoop(name, policy, ports, tell=tell).run(interval_s=self._settings.controller.tick_s)
+        record = self._record(name)
+        stale_after_s = self._settings.controller.stale_after_s
+
+        def tell(tick: Tick) -> None:
+            self.journal.told(tick, slo_s=record.settings.slo.fresh_within_s)
+
+        async def take_over() -> None:
+            nonlocal record
+            await self._refresh()
+            latest = self._record(name)
+            if latest.version != record.version and not latest.deleted:
+                record = latest
+                loop.policy = record.policy(stale_after_s=stale_after_s)
+                log.info("job_policy_replaced", job=name, version=record.version)
+
+        async with self._wiring.open_job(name, record.settings) as ports:
+            loop = JobLoop(name, record.policy(stale_after_s=stale_after_s), ports, tell=tell)
+            await loop.run(interval_s=self._settings.controller.tick_s, prepare=take_over)
+
+    def _record(self, name: str) -> JobRecord:
+        record = self.book.get(name)
+        if record is None:
+            raise StateUnavailable(f"the store has no job {name!r} any more")
+        return record
+
+    async def _retire(self, record: JobRecord) -> None:
+        """Once leading: drain the workers of a deleted job, forget what is to be forgotten."""
+        while True:
+            await self._lead_first()
+            try:
+                return await retire(record, self._wiring, self.book.store)
+            except ControlError as error:
+                log.warning("job_not_retired_yet", job=record.name, why=str(error))
+                await asyncio.sleep(self._pause_s)
 
     async def _lead_first(self) -> None:
         """A follower opens nothing: two supervisors of one pool would both replace a dead worker."""
         while self._wiring.leadership.token() is None:  # noqa: ASYNC110 - it is gained and lost by the clock
-            await asyncio.sleep(min(1.0, self._settings.controller.tick_s))
+            await asyncio.sleep(self._pause_s)
+
+    @property
+    def jobs(self) -> dict[str, JobRecord]:
+        """The jobs by name."""
+        return self.book.live
+
+    @property
+    def leading(self) -> bool:
+        """Whether this controller leads."""
+        return self._wiring.leadership.token() is not None
 
     def status(self, job: str) -> JobStatus | None:
-        """The latest of one job."""
+        """The latest of one job, as this controller saw it."""
         return self.journal.status(job)
+
+    async def snapshot(self, job: str) -> JobSnapshot | None:
+        """The latest of one job, as the leader saw it; None when nobody has. Raises StateUnavailable."""
+        return await self._showcase.snapshot(job)
 
     async def decisions(self, job: str, *, limit: int) -> tuple[Decision, ...]:
         """The latest decisions of a job, newest first."""
         return await self._wiring.store.decisions(job, limit=limit)
 
+    def _decision_of(self, job: str) -> str | None:
+        status = self.journal.status(job)
+        return status.decision.id if status and status.decision else None
+
     def readiness(self) -> Readiness:
         """Which dependency is in the way, by what the latest ticks ran into."""
         troubles = {"redis": self._wiring.store_trouble() or "ok", "kafka": "ok", "pool": "ok"}
-        for name in self._settings.jobs:
+        for name in self.book.live:
             status = self.journal.status(name)
             if status is not None:
                 troubles |= {part: f"{name}: {why}" for part, why in _blamed(status.tick).items()}
-        return Readiness(self._wiring.leadership.token() is not None, troubles)
+        return Readiness(self.leading, troubles)
+
+
+def _needs_reopening(opened: JobSettings, record: JobRecord) -> bool:
+    """What the loop takes over by itself, SLO and scaling, needs no new ports; the rest does."""
+    policy = {"slo", "scaling"}
+    return record.deleted or opened.model_dump(exclude=policy) != record.settings.model_dump(exclude=policy)
 
 
 def _blamed(tick: Tick) -> dict[str, str]:

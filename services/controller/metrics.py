@@ -85,9 +85,10 @@ class Metrics:
                 self.forecast_peak.labels(job, f"{level:g}").set(peak)
 
     def _decided(self, decision: Decision) -> None:
-        self.decisions.labels(decision.job, Reason(decision.reason).value).inc()
+        joined = {"decision": decision.id}
+        self.decisions.labels(decision.job, Reason(decision.reason).value).inc(exemplar=joined)
         self.workers_planned.labels(decision.job).set(decision.planned)
         self.capacity.labels(decision.job).set(decision.numbers["capacity_ready_per_s"])
         if decision.resize is not None:
             direction = "up" if decision.planned > decision.requested else "down"
-            self.resizes.labels(decision.job, direction).inc()
+            self.resizes.labels(decision.job, direction).inc(exemplar=joined)

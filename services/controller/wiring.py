@@ -20,14 +20,19 @@ from services.control.errors import StateUnavailable
 from services.control.loop import Ports
 from services.control.ports import WorkerPool
 from services.control.types import Shuffle
+from services.controller.snapshot import ModelScore
 from services.forecaster.light import LightForecasts
 from services.meter.kafka_meter import KafkaMeter
 from services.settings import JobSettings, Settings
-from services.store.connect import connect, connect_sync
+from services.store.connect import asking, connect, connect_sync
+from services.store.jobs import RedisJobs
 from services.store.keys import Keys
 from services.store.leader import RedisLeadership
 from services.store.redis_state import RedisState
 from services.store.reports import RedisReports
+from services.store.snapshots import RedisSnapshots
+from services.store.streams import AUDIT_KEPT, EVENTS_KEPT, RedisStream
+from services.store.tokens import RedisTokens
 from services.stream.errors import LedgerUnavailable
 from services.stream.redis_ledger import RedisLedger
 from shuffler.errors import NotOpened
@@ -58,6 +63,12 @@ class LiveWiring:
         self._redis = connect(settings.redis)
         self._redis_sync = connect_sync(settings.redis)
         self.store = RedisState(self._redis, self._keys)
+        self.jobs = RedisJobs(self._redis, self._keys)
+        self.tokens = RedisTokens(self._redis, self._keys)
+        self.audit = RedisStream(self._redis, self._keys.audit(), kept=AUDIT_KEPT)
+        self.events = RedisStream(self._redis, self._keys.events(), kept=EVENTS_KEPT)
+        self.snapshots = RedisSnapshots(self._redis, self._keys)
+        self._opened: dict[str, JobSettings] = dict(settings.jobs)
         self.leadership = RedisLeadership(self._redis, self._keys, ttl_s=settings.controller.leader_ttl_s)
         self._open = AsyncExitStack()
 
@@ -81,7 +92,8 @@ class LiveWiring:
 
         Raises StateUnavailable.
         """
-        terms = Terms(ttl_s=self._settings.jobs[name].shuffle.lease_ttl_s)
+        job = self._opened.get(name)
+        terms = Terms(ttl_s=job.shuffle.lease_ttl_s) if job else Terms()
         ledger = RedisLedger(self._redis_sync, self._keys, name, terms)
         try:
             return await asyncio.to_thread(ledger.progress)
@@ -90,12 +102,25 @@ class LiveWiring:
         except LedgerUnavailable as error:
             raise StateUnavailable(str(error)) from error
 
+    def scores(self, name: str) -> tuple[ModelScore, ...]:
+        """None: the light models do not compete."""
+        del name
+        return ()
+
+    async def forget(self, name: str) -> None:
+        """Delete ledger, decisions, state and reports of a job. Raises StateUnavailable."""
+        pattern = self._keys.state(name).removesuffix("state") + "*"
+        async with asking(self._redis, f"deletion of {pattern}"):
+            async for key in self._redis.scan_iter(match=pattern, count=1000):
+                await self._redis.delete(key)
+
     async def _watermarks(self, name: str) -> Mapping[int, int]:
         return (await self.progress(name)).watermarks
 
     @asynccontextmanager
     async def open_job(self, name: str, job: JobSettings) -> AsyncIterator[Ports]:
         """The ports of one job, closed with the context. Workers go on unless they are owned."""
+        self._opened[name] = job
         async with AsyncExitStack() as stack:
             meter = await stack.enter_async_context(self._meter(name, job))
             pool = await stack.enter_async_context(self._pool(name, job))

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Protocol
 
 import structlog
+import typer
 from rich.console import Console
 from rich.live import Live
 
 from services.control.loop import Tick
 from services.demo.view import LiveView
+from services.demo.visit import Visit
 from services.logs import configure_logs
 from services.settings.root import LogSettings
 
@@ -22,8 +24,8 @@ log = structlog.get_logger()
 class Audience(Protocol):
     """Told of every tick, and of events in words."""
 
-    def watching(self, *, address: str, slo_s: float, directory: Path) -> AbstractContextManager[None]:
-        """From the moment the API listens on `address` until the run has ended."""
+    def watching(self, visit: Visit, *, slo_s: float, directory: Path) -> AbstractContextManager[None]:
+        """From the moment the page can be visited until the run has ended."""
         ...
 
     def told(self, tick: Tick) -> None: ...
@@ -38,10 +40,11 @@ class Headless:
         configure_logs(LogSettings())
 
     @contextmanager
-    def watching(self, *, address: str, slo_s: float, directory: Path) -> Iterator[None]:
-        """Logs where to look."""
+    def watching(self, visit: Visit, *, slo_s: float, directory: Path) -> Iterator[None]:
+        """Logs where to look. The token is printed, not logged: logs are kept and shared."""
         del directory
-        log.info("demo_started", api=f"{address}/docs", metrics=f"{address}/metrics", slo_s=slo_s)
+        log.info("demo_started", page=visit.page, metrics=f"{visit.operations}/metrics", slo_s=slo_s)
+        typer.echo(visit.invitation())
         yield
 
     def told(self, tick: Tick) -> None:
@@ -61,9 +64,10 @@ class AtTerminal:
         self._view: LiveView | None = None
 
     @contextmanager
-    def watching(self, *, address: str, slo_s: float, directory: Path) -> Iterator[None]:
+    def watching(self, visit: Visit, *, slo_s: float, directory: Path) -> Iterator[None]:
         """Draws until the context ends."""
-        self._view = LiveView(slo_s=slo_s, address=f"{address}/docs", title=self._title)
+        self._console.print(visit.invitation(), markup=False, highlight=False, soft_wrap=True)
+        self._view = LiveView(slo_s=slo_s, address=visit.page, title=self._title)
         with (directory / "controller.log").open("w", encoding="utf-8") as file:
             configure_logs(LogSettings(), stream=file)
             try:

@@ -15,7 +15,11 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from services.api.app import create_app
-from services.api.server import ApiServer, address, bind
+from services.api.event_feed import EventFeed
+from services.api.operations import create_operations_app
+from services.api.server import ApiServer, address, bind, bind_operations
+from services.api.simulated import SimulatedWhatIf
+from services.api.site import Site
 from services.clock import SystemClock
 from services.control.errors import StateUnavailable
 from services.controller.controller import Controller
@@ -27,6 +31,7 @@ from services.demo.scenario import JOB, Scenario
 from services.demo.servers import DemoServers, demo_servers
 from services.demo.tally import Tally
 from services.demo.traffic_process import TrafficProcess
+from services.demo.visit import Visit, demo_token
 from services.settings import Settings
 from services.stream.topic import Topic
 from shuffler.lease import Progress
@@ -101,22 +106,37 @@ class _Play:
         registry = CollectorRegistry()
         past = {JOB: self._scenario.history(until_s=SystemClock().now_s())}
         wiring = LiveWiring(self._settings, config=self._write_config(), owned=True, past=past)
-        async with wiring:
+        async with wiring, SimulatedWhatIf() as what_if:
             controller = Controller(self._settings, wiring, registry)
             controller.journal.listen(self.tally.told)
             controller.journal.listen(self._audience.told)
-            listening = bind(self._settings.api)
+            listening, operations = bind(self._settings.api), bind_operations(self._settings.api)
             slo_s = self._settings.jobs[JOB].slo.fresh_within_s
-            with self._audience.watching(address=address(listening), slo_s=slo_s, directory=self._directory):
-                api = ApiServer(create_app(controller, registry))
+            site = Site(
+                controller=controller,
+                tokens=wiring.tokens,
+                audit=wiring.audit,
+                events=EventFeed(wiring.events),
+                settings=self._settings.api,
+                registry=registry,
+                what_if=what_if,
+            )
+            visit = Visit(
+                page=address(listening), operations=address(operations), token=await demo_token(wiring.tokens)
+            )
+            with self._audience.watching(visit, slo_s=slo_s, directory=self._directory):
+                api = ApiServer(create_app(site))
+                beside = ApiServer(create_operations_app(site))
                 running = [
                     asyncio.create_task(controller.run(), name="controller"),
                     asyncio.create_task(api.serve(sockets=[listening]), name="api"),
+                    asyncio.create_task(beside.serve(sockets=[operations]), name="operations"),
                 ]
                 try:
                     return await self._until_drained(wiring, running)
                 finally:
-                    api.should_exit = True
+                    await site.events.close()
+                    api.should_exit = beside.should_exit = True
                     running[0].cancel()
                     self._traffic.stop()
                     await asyncio.wait(running)

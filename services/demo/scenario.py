@@ -75,7 +75,7 @@ class Scenario:
             {
                 "kafka": {"bootstrap": kafka},
                 "redis": {"url": redis, "prefix": prefix},
-                "api": {"port": 0},
+                "api": {"port": 0, "operations_port": 0},
                 "controller": {"tick_s": 1.0, "stale_after_s": 10.0, "leader_ttl_s": 5.0},
                 "jobs": {JOB: self._job(topic, run_dir)},
             }

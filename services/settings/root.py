@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, StringConstraints, field_validator, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from services.settings.group import SettingsGroup
@@ -64,12 +66,46 @@ class RedisSettings(SettingsGroup):
 
 
 class ApiSettings(SettingsGroup):
-    """REST, the web page and `/metrics`."""
+    """REST and the web page; health, readiness and metrics on a listener of their own."""
 
     host: str = "127.0.0.1"
-    """The address to listen on."""
+    """The address of REST and the page. Beyond this machine only with tokens: see docs/operators.md."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    """The port to listen on; 0 takes a free one."""
+    """The port of REST and the page; 0 takes a free one."""
+    operations_host: str = "127.0.0.1"
+    """The address of `/healthz`, `/readyz` and `/metrics`, which need no token."""
+    operations_port: Annotated[int, Field(ge=0, le=65535)] = 8081
+    """Their port; 0 takes a free one."""
+    tls_certificate: Path | None = None
+    """PEM file with the certificate chain; REST and the page are then served over HTTPS."""
+    tls_key: Path | None = None
+    """PEM file with the certificate's private key."""
+    admin_token_file: Path | None = None
+    """A file with one more admin token, as a mounted secret; it works without Redis too."""
+    requests_per_s: PositiveFloat = 50.0
+    """Requests a second that one token may make."""
+    requests_burst: PositiveInt = 200
+    """Requests that one token may make at once, after a rest."""
+    body_bytes_max: PositiveInt = 262_144
+    """The largest request body."""
+    cors_origins: list[str] = Field(default_factory=list)
+    """Other sites whose scripts may read the API, as `https://ops.example.com`; none by default."""
+    allow_commands: bool = False
+    """Whether the API may set `pool.command` and `pool.run_dir` of jobs: that is running programs."""
+
+    @model_validator(mode="after")
+    def _both_halves_of_tls(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key are given together or not at all")
+        return self
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: list[str]) -> list[str]:
+        for origin in origins:
+            if not re.fullmatch(r"https?://[^/\s*]+", origin):
+                raise ValueError(f"{origin!r} is no origin; write it as https://ops.example.com")
+        return origins
 
 
 class ControllerSettings(SettingsGroup):

@@ -58,13 +58,37 @@ class Keys:
         """
         return self._of(job, f"ledger:{part}" if part else "ledger")
 
-    def traffic(self, job: str) -> str:
-        """Past arrival rates."""
-        return self._of(job, "traffic")
+    def traffic(self, job: str, part: str = "") -> str:
+        """Past arrival rates, or one `part` of them: a resolution and a stretch of time.
+
+        >>> Keys("penstock").traffic("clicks", "60:13888")
+        'penstock:v1:{clicks}:traffic:60:13888'
+        """
+        return self._of(job, f"traffic:{part}" if part else "traffic")
+
+    def snapshot(self, job: str) -> str:
+        """What the leader knows of the job, for the API of the others."""
+        return self._of(job, "snapshot")
 
     def jobs(self) -> str:
-        """The jobs that were made through the API."""
-        return f"{self.prefix}:v{LAYOUT}:jobs"
+        """The definitions of all jobs."""
+        return self._of("_fleet", "jobs")
+
+    def jobs_version(self) -> str:
+        """Grows with every change of a definition."""
+        return self._of("_fleet", "jobs:version")
+
+    def tokens(self) -> str:
+        """Who may use the API; hashes of the tokens, not the tokens."""
+        return self._of("_fleet", "tokens")
+
+    def audit(self) -> str:
+        """Who changed what, from what to what."""
+        return self._of("_fleet", "audit")
+
+    def events(self) -> str:
+        """What happened lately, for whoever watches."""
+        return self._of("_fleet", "events")
 
     def leader(self) -> str:
         """Who leads, for as long as the lease lasts."""

@@ -2,116 +2,126 @@
 
 from __future__ import annotations
 
-import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.api.app import create_app
-from services.control.decide import decide
 from services.control.errors import StateUnavailable
-from services.control.loop import Tick
-from services.control.types import ControlState, Decision, WorkerReport
-from services.controller.journal import JobStatus, Journal
-from services.controller.metrics import Metrics
 from services.controller.readiness import Readiness
-from services.settings import JobSettings
-from tests.control.worlds import a_policy, a_pool, an_observation
+from tests.api.sites import Rig
 
 
-class FakeController:
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.jobs = {"clicks": JobSettings(topic="clicks-raw")}
-        self.said = Readiness(leading=True, dependencies={"redis": "ok"})
-        self.log: list[Decision] = []
-        self.failure: Exception | None = None
-
-    def status(self, job: str) -> JobStatus | None:
-        return self.journal.status(job)
-
-    def readiness(self) -> Readiness:
-        return self.said
-
-    async def decisions(self, job: str, *, limit: int) -> tuple[Decision, ...]:
-        if self.failure:
-            raise self.failure
-        return tuple(reversed(self.log))[:limit]
-
-    def tick(self) -> None:
-        report = WorkerReport("w-0", at_s=1000, trained=77, busy=0.5, rate_per_busy_s=100)
-        seen = an_observation(rate=450, coming=500, pool=a_pool(2), reports=(report,))
-        decision = decide(seen, ControlState(planned=2), a_policy())
-        self.log.append(decision)
-        self.journal.told(Tick("clicks", 1000.0, seen, decision), slo_s=60)
-
-
-@pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
-
-
-@pytest.fixture
-def controller(registry: CollectorRegistry) -> FakeController:
-    return FakeController(Journal(Metrics(registry)))
-
-
-@pytest.fixture
-def client(controller: FakeController, registry: CollectorRegistry) -> TestClient:
-    return TestClient(create_app(controller, registry))
-
-
-def test_jobs_are_listed_with_whether_they_are_well(client: TestClient, controller: FakeController) -> None:
+async def test_jobs_are_listed_with_whether_they_are_well(client: TestClient, rig: Rig) -> None:
     before = client.get("/v1/jobs").json()
-    controller.tick()
+    rig.controller.tick()
     after = client.get("/v1/jobs/clicks").json()
 
-    assert (before[0]["id"], before[0]["degraded"]) == ("clicks", True)
+    assert [job["id"] for job in before] == ["clicks", "views"]
+    assert before[0]["degraded"]
     assert (after["topic"], after["group"], after["degraded"]) == ("clicks-raw", "penstock-clicks", False)
 
 
-def test_an_unknown_job_is_not_found_and_the_known_ones_are_named(client: TestClient) -> None:
+async def test_an_unknown_job_is_not_found_and_the_known_ones_are_named(client: TestClient) -> None:
     answer = client.get("/v1/jobs/clocks/plan")
 
     assert answer.status_code == 404
-    assert "there are: clicks" in answer.json()["detail"]
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "there are: clicks, views" in answer.json()["detail"]
 
 
-def test_before_the_first_tick_the_answer_is_to_try_again(client: TestClient) -> None:
-    assert client.get("/v1/jobs/clicks/plan").status_code == 503
+async def test_before_the_first_tick_the_answer_is_to_try_again(client: TestClient) -> None:
+    answer = client.get("/v1/jobs/clicks/plan")
+
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "2"
 
 
-def test_the_plan_says_why(client: TestClient, controller: FakeController) -> None:
-    controller.tick()
+async def test_the_plan_says_why_what_binds_and_what_else_there_was(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
 
     plan = client.get("/v1/jobs/clicks/plan").json()
 
     assert plan["planned"] == 5
     assert plan["reason"] == "forecast_rise"
+    assert plan["why"] == "More traffic is forecast than the pool can train."
+    assert plan["binding"] == ""
     assert plan["numbers"]["rate_per_s"] == 450
     assert plan["resized"]
+    others = {option["workers"]: option for option in plan["alternatives"]}
+    assert others[4]["utilisation_now"] > 1 > others[5]["utilisation_now"]
 
 
-def test_traffic_forecast_and_workers_are_shown(client: TestClient, controller: FakeController) -> None:
-    controller.tick()
+async def test_a_plan_at_its_maximum_says_so(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick(rate=5000)
 
-    assert client.get("/v1/jobs/clicks/traffic").json()["partitions"] == 4
+    assert client.get("/v1/jobs/clicks/plan").json()["binding"] == "workers_max"
+    assert "workers_max" in client.get("/v1/jobs/clicks/throughput").json()["bottleneck"]
+
+
+async def test_traffic_forecast_and_workers_are_shown(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    traffic = client.get("/v1/jobs/clicks/traffic").json()
+    assert (traffic["partitions"], len(traffic["history"]["rates"])) == (4, 60)
     assert client.get("/v1/jobs/clicks/forecast").json()["paths"]["0.95"][0] == 500
     workers = client.get("/v1/jobs/clicks/workers").json()
     assert [worker["trained"] for worker in workers] == [77, None]
     assert sorted(p for worker in workers for p in worker["partitions"]) == [0, 1, 2, 3]
+    assignment = client.get("/v1/jobs/clicks/assignment").json()
+    assert [len(p["owners"]) for p in assignment["partitions"]] == [1, 1, 1, 1]
+    assert assignment["imbalance"] == 1.0
+    assert client.get("/v1/jobs/clicks/throughput").json()["confidence"] == "learning"
+    assert client.get("/v1/jobs/clicks/quality").json()["late_share"] == 0.005
 
 
-def test_decisions_come_newest_first_and_bounded(client: TestClient, controller: FakeController) -> None:
-    for _ in range(3):
-        controller.tick()
+async def test_a_forecast_that_does_not_exist_yet_is_not_an_empty_one(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick(coming=None)
 
-    assert len(client.get("/v1/jobs/clicks/decisions?limit=2").json()) == 2
+    assert client.get("/v1/jobs/clicks/forecast").status_code == 503
+
+
+async def test_decisions_come_newest_first_in_pages(client: TestClient, rig: Rig) -> None:
+    for _ in range(5):
+        rig.controller.tick()
+
+    first = client.get("/v1/jobs/clicks/decisions?limit=2")
+    following = client.get(first.links["next"]["url"])
+
+    assert [d["id"] for d in first.json()] == ["clicks-5", "clicks-4"]
+    assert [d["id"] for d in following.json()] == ["clicks-3", "clicks-2"]
     assert client.get("/v1/jobs/clicks/decisions?limit=0").status_code == 422
+    assert client.get("/v1/jobs/clicks/decisions?before=no-such").status_code == 404
 
 
-def test_a_store_that_is_away_is_said_to_be(client: TestClient, controller: FakeController) -> None:
-    controller.failure = StateUnavailable("no answer from redis")
+async def test_decisions_are_filtered_by_reason_and_note(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+    rig.controller.tick(rate=5000)
+
+    assert len(client.get("/v1/jobs/clicks/decisions?reason=forecast_rise").json()) == 1
+    assert len(client.get("/v1/jobs/clicks/decisions?reason=at_maximum").json()) == 1
+    assert client.get("/v1/jobs/clicks/decisions?reason=whim").status_code == 422
+
+
+async def test_the_series_has_equal_columns_oldest_first(client: TestClient, rig: Rig) -> None:
+    for _ in range(3):
+        rig.controller.tick()
+
+    series = client.get("/v1/jobs/clicks/series?limit=2").json()
+
+    assert {len(column) for column in series.values()} == {2}
+    assert series["id"] == ["clicks-2", "clicks-3"]
+
+
+async def test_the_fleet_adds_up(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    fleet = client.get("/v1/fleet").json()
+
+    assert (fleet["planned"], fleet["ready"], fleet["degraded"]) == (5, 2, 1)
+    assert fleet["rate_per_s"] == 450
+
+
+async def test_a_store_that_is_away_is_said_to_be(client: TestClient, rig: Rig) -> None:
+    rig.controller.failure = StateUnavailable("no answer from redis")
 
     answer = client.get("/v1/jobs/clicks/decisions")
 
@@ -119,17 +129,54 @@ def test_a_store_that_is_away_is_said_to_be(client: TestClient, controller: Fake
     assert "no answer from redis" in answer.json()["detail"]
 
 
-def test_health_and_readiness_differ(client: TestClient, controller: FakeController) -> None:
-    controller.said = Readiness(leading=False, dependencies={"redis": "refused", "kafka": "ok"})
+async def test_a_bug_is_a_problem_document_that_tells_nothing_of_the_inside(
+    client: TestClient, rig: Rig
+) -> None:
+    rig.controller.failure = RuntimeError("secret inside")
 
-    assert client.get("/healthz").status_code == 200
-    assert client.get("/readyz").status_code == 503
-    assert client.get("/readyz").json()["dependencies"]["redis"] == "refused"
+    answer = client.get("/v1/jobs/clicks/decisions")
+
+    assert answer.status_code == 500
+    assert answer.json()["type"] == "urn:penstock:problem:internal"
+    assert "secret inside" not in answer.text
 
 
-def test_metrics_can_be_scraped(client: TestClient, controller: FakeController) -> None:
-    controller.tick()
+async def test_health_and_readiness_differ_and_need_no_token(rig: Rig) -> None:
+    operations = TestClient(rig.operations)
+    rig.controller.said = Readiness(leading=False, dependencies={"redis": "refused", "kafka": "ok"})
 
-    families = {family.name for family in text_string_to_metric_families(client.get("/metrics").text)}
+    assert operations.get("/healthz").status_code == 200
+    assert operations.get("/readyz").status_code == 503
+    assert operations.get("/readyz").json()["dependencies"]["redis"] == "refused"
 
+
+async def test_health_and_metrics_are_not_on_the_listener_of_the_api(client: TestClient) -> None:
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert client.get(path).status_code == 404
+
+
+async def test_metrics_can_be_scraped_and_count_requests_by_route(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+    client.get("/v1/jobs/clicks")
+
+    text = TestClient(rig.operations).get("/metrics").text
+
+    families = {family.name for family in text_string_to_metric_families(text)}
     assert {"penstock_lag_seconds", "penstock_workers", "penstock_decisions"} <= families
+    assert 'penstock_api_requests_total{method="GET",route="/v1/jobs/{job_id}",status="200"} 1.0' in text
+
+
+async def test_the_decision_behind_a_metric_is_its_exemplar(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    text = TestClient(rig.operations).get("/metrics", headers={"Accept": "application/openmetrics-text"}).text
+
+    assert '# {decision="clicks-1"} 1.0' in text
+
+
+async def test_the_words_for_every_reason_are_there(client: TestClient) -> None:
+    from services.api.words import WORDS
+    from services.control.types import Reason
+
+    assert set(WORDS) == set(Reason)
+    assert set(client.get("/v1/reasons").json()) == {reason.value for reason in Reason}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.control.decide import decide
-from services.control.types import ControlState, Mode, Reason, Shuffle, WorkerReport
+from services.control.types import ControlState, Mode, Override, Reason, Shuffle, WorkerReport
 from tests.control.worlds import a_policy, a_pool, an_observation
 
 
@@ -206,3 +206,37 @@ def test_a_state_is_carried_on_whole() -> None:
     assert replace(after, sequence=4) == after
     assert after.planned is not None
     assert after.capacity is not None
+
+
+def test_an_override_beats_the_rule_until_it_expires_and_says_what_the_rule_wanted() -> None:
+    policy = replace(a_policy(), override=Override(7, until_s=2000.0))
+
+    during = decide(an_observation(rate=100, at_s=1999.0), ControlState(planned=1), policy)
+    after = decide(an_observation(rate=100, at_s=2000.0), ControlState(planned=1), policy)
+
+    assert (during.planned, during.reason, during.numbers["rule_workers"]) == (7, Reason.OVERRIDE, 1.0)
+    assert (after.planned, after.reason) == (1, Reason.STEADY)
+
+
+def test_an_override_stays_within_the_limits() -> None:
+    policy = replace(a_policy(workers_max=5), override=Override(7, until_s=9999.0))
+
+    decision = decide(an_observation(), ControlState(planned=1), policy)
+
+    assert decision.planned == 5
+    assert Reason.AT_MAXIMUM in decision.notes
+
+
+def test_a_paused_pool_is_left_as_it_is_whatever_comes() -> None:
+    policy = replace(a_policy(workers_min=3), paused=True)
+
+    decision = decide(an_observation(rate=900, pool=a_pool(2)), ControlState(planned=4), policy)
+
+    assert (decision.planned, decision.reason, decision.resize) == (2, Reason.PAUSED, None)
+    assert decision.numbers["rule_workers"] == 9.0
+
+
+def test_an_override_beats_a_pause() -> None:
+    policy = replace(a_policy(), paused=True, override=Override(3, until_s=9999.0))
+
+    assert decide(an_observation(), ControlState(planned=1), policy).planned == 3

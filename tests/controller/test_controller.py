@@ -11,9 +11,16 @@ from prometheus_client import CollectorRegistry
 
 from services.control.errors import PoolUnavailable, TrafficUnavailable
 from services.control.loop import Ports, Tick
+from services.control.types import PoolState
 from services.controller import controller as controller_module
 from services.controller.controller import Controller
+from services.controller.desk import Caller
+from services.controller.snapshot import ModelScore
 from services.settings import JobSettings, Settings
+from services.settings.job import MeterSettings, SloSettings
+from services.store.jobs import MemoryJobs
+from services.store.snapshots import MemorySnapshots
+from shuffler.lease import Progress
 from tests.control.fakes import (
     FakeClock,
     FakeLeadership,
@@ -43,6 +50,19 @@ class FakeWiring:
         self.pools: dict[str, FakePool] = {}
         self.opened: list[str] = []
         self.trouble = ""
+        self.jobs = MemoryJobs()
+        self.events = self.jobs.events
+        self.snapshots = MemorySnapshots()
+        self.forgotten: list[str] = []
+
+    async def progress(self, name: str) -> Progress:
+        return Progress({}, {}, trained=100, late=1, repeated=0, lost=0, epoch=1)
+
+    def scores(self, name: str) -> tuple[ModelScore, ...]:
+        return ()
+
+    async def forget(self, name: str) -> None:
+        self.forgotten.append(name)
 
     def store_trouble(self) -> str:
         return self.trouble
@@ -139,3 +159,107 @@ async def test_a_follower_is_ready(wiring: FakeWiring) -> None:
 
     assert readiness.ready
     assert not readiness.leading
+
+
+BY = Caller("ann", "admin")
+
+
+async def test_a_change_holds_from_the_next_tick_on(wiring: FakeWiring) -> None:
+    controller = a_controller(wiring, "clicks")
+    wiring.meters["clicks"] = FakeMeter(wiring.clock, rate=4500)
+
+    async with running(controller) as ticks:
+        await eventually_async(lambda: ticks, what="a tick")
+        await controller.desk.override("clicks", 7, BY, lasting_s=1e9, reason="a test")
+        seen = len(ticks)
+        # One tick may be under way while the change is made; the one after it must know.
+        await eventually_async(lambda: len(ticks) >= seen + 2, what="two more ticks")
+
+    after = [tick.decision for tick in ticks[seen + 1 :]]
+    assert after
+    assert all(decision is not None and decision.planned == 7 for decision in after)
+    assert all(decision is not None and decision.reason == "override" for decision in after)
+    assert wiring.opened == ["clicks"], "an SLO or a size needs no new ports"
+
+
+async def test_a_paused_job_is_left_as_it_is_and_a_new_slo_reaches_the_metrics(wiring: FakeWiring) -> None:
+    controller = a_controller(wiring, "clicks")
+
+    async with running(controller) as ticks:
+        await eventually_async(lambda: ticks, what="a tick")
+        await controller.desk.pause("clicks", BY, reason="")
+        await controller.desk.set_slo("clicks", SloSettings(fresh_within_s=7), BY, expected=None)
+        await eventually_async(
+            lambda: ticks[-1].decision is not None and ticks[-1].decision.reason == "paused", what="a pause"
+        )
+        wiring.meters["clicks"].rate = 9000
+        asked = len(wiring.pools["clicks"].asked)
+        seen = len(ticks)
+        await eventually_async(lambda: len(ticks) > seen + 3, what="more ticks")
+
+    assert len(wiring.pools["clicks"].asked) == asked
+
+
+async def test_a_job_made_at_run_time_runs_and_a_deleted_one_drains(wiring: FakeWiring) -> None:
+    controller = a_controller(wiring, "clicks")
+    wiring.pools["views"] = EmptyingPool(requested=3)
+
+    async with running(controller) as ticks:
+        await eventually_async(lambda: ticks, what="a tick")
+        await controller.desk.create("views", JobSettings(topic="views"), BY)
+        await eventually_async(lambda: any(tick.job == "views" for tick in ticks), what="the new job")
+        await controller.desk.delete("views", BY, expected=None, forget=True)
+        await eventually_async(lambda: wiring.forgotten == ["views"], what="the job forgotten")
+        await eventually_async(lambda: not controller.book.leaving, what="the name free again")
+        await controller.desk.create("views", JobSettings(topic="views"), BY)
+
+    assert wiring.pools["views"].requested == 0
+    assert set(controller.jobs) == {"clicks", "views"}
+
+
+async def test_a_deleted_job_that_a_dead_controller_left_is_taken_down_by_the_next(
+    wiring: FakeWiring,
+) -> None:
+    wiring.pools["clicks"] = EmptyingPool(requested=2)
+    first = a_controller(wiring, "clicks")
+    await first.book.open()
+    await first.desk.delete("clicks", BY, expected=None, forget=False)
+
+    async with running(a_controller(wiring, "clicks")) as ticks:
+        await eventually_async(lambda: wiring.pools["clicks"].requested == 0, what="the pool drained")
+
+    assert ticks == []
+
+
+async def test_settings_that_the_ports_depend_on_open_the_job_anew(wiring: FakeWiring) -> None:
+    controller = a_controller(wiring, "clicks")
+
+    async with running(controller) as ticks:
+        await eventually_async(lambda: ticks, what="a tick")
+        slower = {"meter": MeterSettings(window_s=33.0)}
+        await controller.desk.replace("clicks", lambda s: s.model_copy(update=slower), BY, expected=None)
+        await eventually_async(lambda: wiring.opened == ["clicks", "clicks"], what="the job opened anew")
+
+
+async def test_a_follower_shows_what_the_leader_left(wiring: FakeWiring) -> None:
+    leader = a_controller(wiring, "clicks")
+    async with running(leader) as ticks:
+        await eventually_async(lambda: ticks, what="a tick")
+        await eventually_async(lambda: wiring.snapshots._documents, what="a snapshot")
+    wiring.leadership.leads_with = None
+    follower = a_controller(wiring, "clicks")
+
+    shown = await follower.snapshot("clicks")
+
+    assert shown is not None
+    assert shown.traffic is not None
+    assert shown.traffic.partitions == 4
+    assert shown.quality is not None
+    assert shown.quality.late_share == 0.01
+
+
+class EmptyingPool(FakePool):
+    """Its workers leave when they are asked to."""
+
+    async def observe(self) -> PoolState:
+        return PoolState(requested=self.requested) if self.requested == 0 else await super().observe()

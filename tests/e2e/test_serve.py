@@ -48,16 +48,18 @@ class Site:
         }
 
     def serve(self, *, port: int | None = None) -> Controller:
-        port = port or free_ports(1)[0]
+        free, operations = free_ports(2)
+        port = port or free
         config = self.directory / f"penstock-{port}.yaml"
-        config.write_text(yaml.safe_dump({**self.settings, "api": {"port": port}}), encoding="utf-8")
+        api = {"port": port, "operations_port": operations}
+        config.write_text(yaml.safe_dump({**self.settings, "api": api}), encoding="utf-8")
         log = (self.directory / f"serve-{port}.log").open("wb")
         process = subprocess.Popen(
             [*PENSTOCK, "serve", "--config", str(config)], stdout=log, stderr=subprocess.STDOUT
         )
         log.close()
         self.processes.append(process)
-        return Controller(process, port, Path(log.name))
+        return Controller(process, port, operations, Path(log.name))
 
     def workers(self) -> set[int]:
         """Process ids of this site's workers, whoever started them."""
@@ -80,15 +82,17 @@ class Site:
 class Controller:
     """A controller process and its API."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], port: int, operations: int, log: Path) -> None:
         self.process = process
         self._address = f"http://127.0.0.1:{port}"
+        self._operations = f"http://127.0.0.1:{operations}"
         self._log = log
 
     def get(self, path: str) -> Any:
         """The JSON answer, whatever the status; None while nobody listens."""
         try:
-            with urllib.request.urlopen(self._address + path, timeout=10) as answer:
+            server = self._address if path.startswith("/v1/") else self._operations
+            with urllib.request.urlopen(server + path, timeout=10) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as answer:
             with answer:

@@ -30,8 +30,17 @@ def names(keys: Keys, job: str) -> _Named:
             keys.ledger(job),
             keys.ledger(job, "ranges"),
             keys.traffic(job),
+            keys.snapshot(job),
         ),
-        of_all=(keys.jobs(), keys.leader(), keys.leader_token()),
+        of_all=(
+            keys.jobs(),
+            keys.jobs_version(),
+            keys.tokens(),
+            keys.audit(),
+            keys.events(),
+            keys.leader(),
+            keys.leader_token(),
+        ),
     )
 
 
@@ -74,8 +83,9 @@ def test_every_key_is_documented() -> None:
     written = {
         keys.state(job), keys.fence(job), keys.decisions(job), keys.assignment(job), keys.workers(job),
         keys.report(job, "WORKER"), keys.ledger(job), keys.ledger(job, "PART"), keys.traffic(job),
-        keys.jobs(), keys.leader(), keys.leader_token(),
+        keys.snapshot(job), keys.jobs(), keys.jobs_version(), keys.tokens(), keys.audit(), keys.events(),
+        keys.leader(), keys.leader_token(),
     }  # fmt: skip
 
     assert documented == written
-    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 12  # `prefix` and 11 methods
+    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 17  # `prefix` and 16 methods

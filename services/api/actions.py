@@ -1,0 +1,122 @@
+"""What operators do to a running job: override, pause, resume, recommend or act."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Response
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from services.api.dependencies import KnownJob, MaybeVersion, Operator
+from services.api.examples import MODE, OVERRIDE, PAUSE
+from services.api.jobs import shown
+from services.api.site import TheSite
+from services.api.views import JobView
+from services.control.types import Mode
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["actions"])
+
+WEEK_S = 7 * 86_400.0
+
+# Control characters would let a reason draw over a terminal or forge a line of a log.
+Words = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class Request(BaseModel):
+    """Strict: an unknown field is an error, so a typo cannot pass as a default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+class OverrideRequest(Request):
+    """A size in the place of the rule's."""
+
+    workers: Annotated[int, Field(ge=0, le=100_000)]
+    """Within the job's limits."""
+    lasting_s: Annotated[float, Field(gt=0, le=WEEK_S)]
+    """How long it holds, in seconds; a week at most."""
+    reason: Annotated[Words, Field(min_length=1)]
+    """Why, for the audit log."""
+
+
+class PauseRequest(Request):
+    """Why the job is paused."""
+
+    reason: Words = ""
+
+
+class ModeRequest(Request):
+    """Act, or only recommend."""
+
+    mode: Mode
+
+
+@router.post("/override")
+async def override(
+    *,
+    who: Operator,
+    record: KnownJob,
+    site: TheSite,
+    version: MaybeVersion,
+    response: Response,
+    wanted: Annotated[OverrideRequest, Body(openapi_examples={"campaign": {"value": OVERRIDE}})],
+) -> JobView:
+    """Set the pool's size by hand, until it expires. It beats the rule and a pause."""
+    after = await site.controller.desk.override(
+        record.name,
+        wanted.workers,
+        who.caller,
+        lasting_s=wanted.lasting_s,
+        reason=wanted.reason,
+        expected=version,
+    )
+    return await shown(site, after, response)
+
+
+@router.delete("/override")
+async def end_override(
+    who: Operator, record: KnownJob, site: TheSite, version: MaybeVersion, response: Response
+) -> JobView:
+    """Give the pool's size back to the rule before the override expires."""
+    after = await site.controller.desk.end_override(record.name, who.caller, expected=version)
+    return await shown(site, after, response)
+
+
+@router.post("/pause")
+async def pause(
+    *,
+    who: Operator,
+    record: KnownJob,
+    site: TheSite,
+    version: MaybeVersion,
+    response: Response,
+    wanted: Annotated[PauseRequest | None, Body(openapi_examples={"moving": {"value": PAUSE}})] = None,
+) -> JobView:
+    """Leave the pool as it is. Decisions go on being recorded, with what the rule would do."""
+    reason = wanted.reason if wanted else ""
+    after = await site.controller.desk.pause(record.name, who.caller, reason=reason, expected=version)
+    return await shown(site, after, response)
+
+
+@router.post("/resume")
+async def resume(
+    who: Operator, record: KnownJob, site: TheSite, version: MaybeVersion, response: Response
+) -> JobView:
+    """Size the pool again."""
+    after = await site.controller.desk.resume(record.name, who.caller, expected=version)
+    return await shown(site, after, response)
+
+
+@router.post("/mode")
+async def set_mode(
+    *,
+    who: Operator,
+    record: KnownJob,
+    site: TheSite,
+    version: MaybeVersion,
+    response: Response,
+    wanted: Annotated[ModeRequest, Body(openapi_examples={"shadow": {"value": MODE}})],
+) -> JobView:
+    """`act` carries decisions out; `recommend` only records them."""
+    after = await site.controller.desk.set_mode(record.name, wanted.mode, who.caller, expected=version)
+    return await shown(site, after, response)

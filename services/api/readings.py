@@ -1,0 +1,158 @@
+"""What a job sees, forecasts, decided and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Response
+
+from services.api.dependencies import KnownJob, ObservedJob, Viewer
+from services.api.problems import ApiProblem, Kind
+from services.api.site import TheSite
+from services.api.views import AssignmentView, PlanView, SeriesView
+from services.control.types import Reason
+from services.controller.snapshot import (
+    DecisionView,
+    ForecastView,
+    JobSnapshot,
+    QualityView,
+    ThroughputView,
+    TrafficView,
+    WorkerView,
+)
+from services.store.memory_state import DECISIONS_KEPT
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["readings"])
+
+Limit = Annotated[int, Query(ge=1, le=DECISIONS_KEPT, description="How many at most.")]
+
+
+def _missing(what: str) -> ApiProblem:
+    return ApiProblem(Kind.NOT_READY, f"{what}; try again in a moment", headers={"Retry-After": "2"})
+
+
+@router.get("/plan")
+async def read_plan(who: Viewer, record: KnownJob, seen: ObservedJob) -> PlanView:
+    """The pool size in force, why, what binds it, and what other sizes would mean."""
+    del who
+    if seen.plan is None:
+        raise _missing("no decision has been made yet")
+    return PlanView.of_snapshot(seen.plan, seen, record.settings)
+
+
+@router.get("/decisions")
+async def list_decisions(
+    *,
+    who: Viewer,
+    record: KnownJob,
+    site: TheSite,
+    response: Response,
+    limit: Limit = 100,
+    reason: Annotated[Reason | None, Query(description="Only decisions with this reason or note.")] = None,
+    resized: Annotated[bool, Query(description="Only decisions that asked for another size.")] = False,
+    before: Annotated[
+        str | None, Query(max_length=200, description="Only decisions older than the one with this id.")
+    ] = None,
+) -> list[DecisionView]:
+    """The latest decisions, newest first. The header `Link: ...; rel="next"` leads to older ones."""
+    del who
+    whole = reason is not None or resized or before is not None
+    found = list(await site.controller.decisions(record.name, limit=DECISIONS_KEPT if whole else limit + 1))
+    if before is not None:
+        place = next((i for i, decision in enumerate(found) if decision.id == before), None)
+        if place is None:
+            raise ApiProblem(Kind.NOT_FOUND, "the decision named by `before` is not kept any more")
+        found = found[place + 1 :]
+    found = [
+        decision
+        for decision in found
+        if (reason is None or reason in (decision.reason, *decision.notes))
+        and (not resized or decision.resize is not None)
+    ]
+    if len(found) > limit:
+        query = {"limit": limit, "before": found[limit - 1].id}
+        query |= {"reason": reason.value} if reason else {}
+        query |= {"resized": "true"} if resized else {}
+        response.headers["Link"] = f'</v1/jobs/{record.name}/decisions?{urlencode(query)}>; rel="next"'
+    return [DecisionView.of(decision) for decision in found[:limit]]
+
+
+@router.get("/series")
+async def read_series(who: Viewer, record: KnownJob, site: TheSite, limit: Limit = 300) -> SeriesView:
+    """The latest ticks as columns, oldest first."""
+    del who
+    found = [DecisionView.of(d) for d in reversed(await site.controller.decisions(record.name, limit=limit))]
+
+    def column(name: str) -> list[float | None]:
+        return [decision.numbers.get(name) for decision in found]
+
+    return SeriesView(
+        id=[decision.id for decision in found],
+        at_s=[decision.at_s for decision in found],
+        rate_per_s=column("rate_per_s"),
+        trained_per_s=column("trained_per_s"),
+        lag_s=column("lag_s"),
+        capacity_per_s=column("capacity_ready_per_s"),
+        planned=[decision.planned for decision in found],
+        requested=[decision.requested for decision in found],
+        ready=[decision.ready for decision in found],
+        reason=[decision.reason for decision in found],
+    )
+
+
+@router.get("/traffic")
+async def read_traffic(who: Viewer, seen: ObservedJob) -> TrafficView:
+    """Traffic and progress as last measured, by partition too, and the traffic of two seasons before."""
+    del who
+    if seen.traffic is None:
+        raise _missing("traffic has not been measured yet")
+    return seen.traffic
+
+
+@router.get("/forecast")
+async def read_forecast(who: Viewer, seen: ObservedJob) -> ForecastView:
+    """The forecast behind the latest decision, its score, and what earlier ones had said of the past."""
+    del who
+    if seen.forecast is None:
+        raise _missing("no model has enough history to forecast yet")
+    return seen.forecast
+
+
+@router.get("/throughput")
+async def read_throughput(who: Viewer, seen: ObservedJob) -> ThroughputView:
+    """How many samples a second n workers can train, how sure that is, and what binds."""
+    del who
+    if seen.throughput is None:
+        raise _missing("throughput is not known yet")
+    return seen.throughput
+
+
+@router.get("/assignment")
+async def read_assignment(who: Viewer, seen: ObservedJob) -> AssignmentView:
+    """Which worker prefers which partitions, and how evenly."""
+    del who
+    return AssignmentView.of(seen)
+
+
+@router.get("/workers")
+async def list_workers(who: Viewer, seen: ObservedJob) -> list[WorkerView]:
+    """The workers of the pool."""
+    del who
+    return seen.workers
+
+
+@router.get("/snapshot")
+async def read_snapshot(who: Viewer, seen: ObservedJob) -> JobSnapshot:
+    """All readings at once, as of the latest tick: what the web page shows."""
+    del who
+    return seen
+
+
+@router.get("/quality")
+async def read_quality(who: Viewer, seen: ObservedJob) -> QualityView:
+    """How many samples were late, and how good the model is when the trainer tells."""
+    del who
+    if seen.quality is None:
+        raise _missing("nobody counts this job's samples: it runs without leases, or has just started")
+    return seen.quality

@@ -1,0 +1,58 @@
+"""The port behind `POST /v1/jobs/{job}/what-if`: what a change would cost, before it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from estimator.capacity import Capacity
+from forecasting.history import TrafficHistory
+from services.settings import JobSettings
+
+
+class WhatIfUnavailable(Exception):
+    """The question cannot be answered now; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A job as it would be, the throughput it has shown, and the traffic that it has seen."""
+
+    job: JobSettings
+    capacity: Capacity
+    history: TrafficHistory
+    with_curve: bool = True
+    """Whether the rule's own knob is turned too: one point of the curve for each setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one setting would come to."""
+
+    setting: str
+    """Of the rule's knob, as in `utilisation=0.8`; empty for the job's own."""
+    fresh_within_s: float
+    late_share: float
+    gpu_hours_per_day: float
+    workers_mean: float
+    workers_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The job as asked about, the curve that it lies on, and the traffic that both rest on."""
+
+    asked: Point
+    curve: tuple[Point, ...]
+    """GPU-hours against late share: the rule at every setting of its knob; empty when not asked for."""
+    traffic_s: float
+    """How much traffic was played again."""
+    took_s: float
+
+
+class WhatIf(Protocol):
+    """Plays a job's recent traffic again under other terms."""
+
+    async def ask(self, question: Question) -> Answer:
+        """Raises WhatIfUnavailable."""
+        ...

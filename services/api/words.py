@@ -1,0 +1,49 @@
+"""Why a pool has the size it has, in sentences for people. One for each reason."""
+
+from __future__ import annotations
+
+from services.control.types import Reason
+
+WORDS: dict[Reason, str] = {
+    Reason.STEADY: "The pool is right as it is.",
+    Reason.FORECAST_RISE: "More traffic is forecast than the pool can train.",
+    Reason.FORECAST_FALL: "Less traffic is forecast than the pool is for.",
+    Reason.TRAFFIC_RISE: "More traffic is here than the pool can train.",
+    Reason.TRAFFIC_FALL: "Less traffic is here than the pool is for.",
+    Reason.CATCH_UP: "A backlog has to be trained within the freshness promised.",
+    Reason.SETTLING: "A smaller pool would do; it is kept until that has held for a while.",
+    Reason.COLD_START: "Nothing is known yet: the start is from the settings.",
+    Reason.AT_MINIMUM: "The least number of workers allowed binds.",
+    Reason.AT_MAXIMUM: "The greatest number of workers allowed binds: part of the traffic will be late.",
+    Reason.AT_PARTITIONS: "Without leases, a worker beyond the partitions would idle.",
+    Reason.STALE_METER: "Traffic could not be measured: the last plan is held.",
+    Reason.NO_FORECAST: "No model had enough history: sized from what is seen.",
+    Reason.FALLBACK_FORECAST: "The first forecasting model could not speak; a simpler one did.",
+    Reason.WORKERS_LOST: "Workers died or cannot start; the pool replaces them.",
+    Reason.RECOMMEND_ONLY: "The job only recommends: the plan is recorded, not carried out.",
+    Reason.FIXED: "A rule that does not look at traffic said so.",
+    Reason.PAUSED: "An operator paused the job: the pool is left as it is.",
+    Reason.OVERRIDE: "An operator set the size, until a time.",
+}
+
+CONSTRAINTS: dict[Reason, str] = {
+    Reason.AT_MINIMUM: "workers_min",
+    Reason.AT_MAXIMUM: "workers_max",
+    Reason.AT_PARTITIONS: "partitions",
+    Reason.PAUSED: "pause",
+    Reason.OVERRIDE: "override",
+    Reason.STALE_METER: "stale traffic",
+}
+
+
+def words_for(reason: Reason) -> str:
+    """The sentence; a reason newer than this list speaks for itself."""
+    return WORDS.get(reason, reason.value.replace("_", " ") + ".")
+
+
+def binding(reason: Reason, notes: tuple[Reason, ...]) -> str:
+    """Which constraint decided, rather than the demand; empty when none did."""
+    for said in (reason, *notes):
+        if said in CONSTRAINTS:
+            return CONSTRAINTS[said]
+    return ""

@@ -1,0 +1,326 @@
+"""What a leading controller knows of a job, as documents: for its API, and for that of the followers."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from estimator.capacity import Capacity
+from forecasting.forecast import Forecast
+from forecasting.history import TrafficHistory
+from services.control.types import Decision, Observation, Reason, WorkerPhase
+from services.controller.hindsight import Said
+from services.controller.journal import JobStatus
+from services.settings import JobSettings
+
+POINTS_MAX = 480
+"""Points of a series: what a chart can show."""
+
+
+class View(BaseModel):
+    """Read-only, documented by the text below each field."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+class HistoryView(View):
+    """Mean arrival rates of equal bins; a bin that was not measured is null."""
+
+    start_s: float
+    step_s: float
+    rates: list[float | None]
+
+    @classmethod
+    def of(cls, history: TrafficHistory, *, span_s: float) -> Self:
+        """The last `span_s` of it, with bins joined so that there are at most POINTS_MAX."""
+        bins = min(len(history.rates), max(1, round(span_s / history.step_s)))
+        rates = history.rates[len(history.rates) - bins :]
+        width = max(1, -(-len(rates) // POINTS_MAX))
+        usable = len(rates) - len(rates) % width
+        rates = rates[len(rates) - usable :].reshape(-1, width)
+        known = ~np.isnan(rates)
+        counts = known.sum(axis=1)
+        totals = np.where(known, rates, 0.0).sum(axis=1)
+        means = [float(t / c) if c else None for t, c in zip(totals, counts, strict=True)]
+        return cls(
+            start_s=history.end_s - usable * history.step_s, step_s=history.step_s * width, rates=means
+        )
+
+
+class TrafficView(View):
+    """Traffic and progress as last measured, and the traffic before."""
+
+    at_s: float
+    rate_per_s: float
+    trained_per_s: float
+    lag: int
+    """Samples that arrived and are not trained."""
+    lag_s: float
+    """Age of the oldest of them."""
+    partitions: int
+    partition_rates: list[float]
+    partition_lags: list[int]
+    lost: int
+    """Samples that Kafka deleted before they were trained."""
+    degraded: str
+    history: HistoryView | None
+
+    @classmethod
+    def of(cls, seen: Observation, *, span_s: float) -> Self:
+        """The reading behind the latest decision."""
+        traffic = seen.traffic
+        history = seen.history
+        return cls(
+            at_s=traffic.at_s,
+            rate_per_s=traffic.rate_per_s,
+            trained_per_s=traffic.trained_per_s,
+            lag=traffic.lag,
+            lag_s=traffic.lag_s,
+            partitions=len(traffic.partition_rates),
+            partition_rates=list(traffic.partition_rates),
+            partition_lags=list(traffic.partition_lags),
+            lost=traffic.lost,
+            degraded=traffic.degraded,
+            history=HistoryView.of(history, span_s=span_s) if history and len(history.rates) else None,
+        )
+
+
+class DecisionView(View):
+    """One decision: what, why, and the numbers that led to it."""
+
+    id: str
+    at_s: float
+    planned: int
+    requested: int
+    """What the platform had been asked for before."""
+    ready: int
+    reason: Reason
+    notes: tuple[Reason, ...]
+    numbers: dict[str, float | None]
+    """Null where a number is not finite: JSON has no other way."""
+    resized: bool
+
+    @classmethod
+    def of(cls, decision: Decision) -> Self:
+        """Everything but what only the next tick needs."""
+        return cls(
+            id=decision.id,
+            at_s=decision.at_s,
+            planned=decision.planned,
+            requested=decision.requested,
+            ready=decision.ready,
+            reason=decision.reason,
+            notes=decision.notes,
+            numbers={name: v if np.isfinite(v) else None for name, v in decision.numbers.items()},
+            resized=decision.resize is not None,
+        )
+
+
+class SaidView(View):
+    """What was forecast for `at_s`, a lead time before."""
+
+    at_s: float
+    low: float
+    middle: float
+    high: float
+
+    @classmethod
+    def of(cls, said: Said) -> Self:
+        """The same, as a document."""
+        return cls(at_s=said.at_s, low=said.low, middle=said.middle, high=said.high)
+
+
+class ModelScore(View):
+    """How good one model has been lately."""
+
+    model: str
+    loss: float
+    """Pinball loss at the 0.95 quantile over the mean rate; less is better."""
+    coverage: float | None = None
+    """Share of what came that lay below its 0.95 quantile."""
+    weight: float | None = None
+    """Its share in the forecast served."""
+
+
+class ForecastView(View):
+    """Quantile paths of the arrival rate, and what earlier ones had said of the past."""
+
+    issued_at_s: float
+    step_s: float
+    model: str
+    paths: dict[str, list[float]]
+    """Rates a second by quantile level, one per step."""
+    score: float | None
+    """Live score of what was served: pinball loss at 0.95 over the mean rate; null before it is known."""
+    scores: list[ModelScore]
+    """Of every model that competes, where the forecaster tells."""
+    trouble: str
+    said: list[SaidView]
+    """What was forecast for times that have come, a lead time before each."""
+
+    @classmethod
+    def of(cls, forecast: Forecast, said: tuple[Said, ...], scores: tuple[ModelScore, ...]) -> Self:
+        """The forecast in force."""
+        return cls(
+            issued_at_s=forecast.issued_at_s,
+            step_s=forecast.step_s,
+            model=forecast.model,
+            paths={f"{level:g}": forecast.path(level).tolist() for level in forecast.levels},
+            score=forecast.score,
+            scores=list(scores),
+            trouble=forecast.trouble,
+            said=[SaidView.of(one) for one in said],
+        )
+
+
+class ThroughputView(View):
+    """How many samples a second n workers can train, as learned so far."""
+
+    rate_per_worker: float
+    """What one worker alone trains in a second of work."""
+    observations: int
+    confidence: str
+    """`guess`: from the settings; `learning`; `good`."""
+    curve: list[float]
+    """Samples a second of 0, 1, 2, ... workers."""
+    ready: int
+    """The operating point: workers that train now."""
+    trained_per_s: float
+    bottleneck: str
+    """What would have to change to train more, in words."""
+
+    @classmethod
+    def of(cls, capacity: Capacity, seen: Observation, decision: Decision, settings: JobSettings) -> Self:
+        """The curve up to a few workers beyond what the job may have."""
+        most = settings.scaling.workers_max
+        known = "guess" if capacity.observations == 0 else "learning"
+        return cls(
+            rate_per_worker=capacity.rate_per_worker,
+            observations=capacity.observations,
+            confidence="good" if capacity.observations >= 30 else known,
+            curve=[capacity.samples_per_s(n) for n in range(min(most, 512) + 1)],
+            ready=seen.pool.ready,
+            trained_per_s=seen.traffic.trained_per_s,
+            bottleneck=_bottleneck(seen, decision, settings),
+        )
+
+
+def _bottleneck(seen: Observation, decision: Decision, settings: JobSettings) -> str:
+    if Reason.AT_PARTITIONS in decision.notes:
+        return f"partitions: without leases, {len(seen.traffic.partition_rates)} workers is the most"
+    if Reason.AT_MAXIMUM in decision.notes:
+        return f"workers_max: {settings.scaling.workers_max} workers is the most allowed"
+    if decision.planned > seen.pool.ready:
+        return f"workers: {decision.planned - seen.pool.ready} more are asked for and not ready yet"
+    if seen.traffic.lag_s > settings.slo.fresh_within_s:
+        return "workers: the pool trains all it can and is behind"
+    return "traffic: the workers train what arrives"
+
+
+class WorkerView(View):
+    """One worker of the pool."""
+
+    id: str
+    phase: WorkerPhase
+    started_at_s: float
+    gpu_type: str
+    node: str
+    partitions: tuple[int, ...]
+    """The partitions it prefers."""
+    share: float
+    """Share of the traffic on those partitions; of one with several owners, an equal part."""
+    busy: float | None
+    """Fraction of the time that it trains; null when it does not say."""
+    trained: int | None
+    rate_per_busy_s: float | None
+
+
+def workers_of(status: JobStatus) -> list[WorkerView]:
+    """Every worker that the latest tick saw, with its own report where there is one."""
+    if status.seen is None:
+        return []
+    reports = {report.worker: report for report in status.seen.reports}
+    owners = status.decision.state.assignment.owners if status.decision else {}
+    rates = status.seen.traffic.partition_rates
+    total = sum(rates) or 1.0
+    views = []
+    for worker in status.seen.pool.workers:
+        report = reports.get(worker.id)
+        mine = tuple(p for p, names in sorted(owners.items()) if worker.id in names)
+        views.append(
+            WorkerView(
+                id=worker.id,
+                phase=worker.phase,
+                started_at_s=worker.started_at_s,
+                gpu_type=worker.gpu_type,
+                node=worker.node,
+                partitions=mine,
+                share=sum(rates[p] / len(owners[p]) for p in mine if p < len(rates)) / total,
+                busy=report.busy if report else None,
+                trained=report.trained if report else None,
+                rate_per_busy_s=report.rate_per_busy_s if report else None,
+            )
+        )
+    return views
+
+
+class QualityView(View):
+    """How fresh, and how good, training has been."""
+
+    trained: int
+    late: int
+    late_share: float
+    """Share of the trained samples that were late, since the job began."""
+    repeated: int
+    """Samples that may have been trained twice."""
+    lost: int
+    auc: float | None = None
+    """Test-then-train AUC, when the trainer reports it."""
+
+
+class JobSnapshot(View):
+    """Everything that the API shows of a job beyond its definition."""
+
+    at_s: float
+    leader: str = ""
+    degraded: bool
+    trouble: str
+    requested: int | None = None
+    ready: int | None = None
+    plan: DecisionView | None = None
+    traffic: TrafficView | None = None
+    forecast: ForecastView | None = None
+    throughput: ThroughputView | None = None
+    workers: list[WorkerView] = []
+    quality: QualityView | None = None
+
+    @classmethod
+    def of(
+        cls,
+        status: JobStatus,
+        settings: JobSettings,
+        *,
+        said: tuple[Said, ...] = (),
+        scores: tuple[ModelScore, ...] = (),
+        quality: QualityView | None = None,
+    ) -> Self:
+        """From the latest ticks of this controller."""
+        seen, decision = status.seen, status.decision
+        capacity = decision.state.capacity if decision else None
+        return cls(
+            at_s=status.tick.at_s,
+            degraded=status.tick.degraded,
+            trouble=status.tick.trouble,
+            requested=seen.pool.requested if seen else None,
+            ready=seen.pool.ready if seen else None,
+            plan=DecisionView.of(decision) if decision else None,
+            traffic=TrafficView.of(seen, span_s=2 * settings.forecast.season_s) if seen else None,
+            forecast=ForecastView.of(seen.forecast, said, scores) if seen and seen.forecast else None,
+            throughput=ThroughputView.of(capacity, seen, decision, settings)
+            if seen and decision and capacity
+            else None,
+            workers=workers_of(status),
+            quality=quality,
+        )

@@ -1,0 +1,1 @@
+"""The web page: HTML, CSS and JavaScript modules, served as they are."""

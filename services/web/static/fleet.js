@@ -1,0 +1,117 @@
+// Every job at a glance: what is late, what is degraded, what it holds.
+
+import { get, maybe } from "./api.js";
+import { sparkline } from "./chart.js";
+import { h, number, percent, replace, seconds } from "./dom.js";
+
+const KEPT = 90;
+
+export function stateOf(job) {
+  if (job.paused) return ["Paused", "quiet"];
+  if (job.degraded) return ["Degraded", "bad"];
+  if (job.lag_s !== null && job.lag_s > job.fresh_within_s) return ["Late", "bad"];
+  if (job.override) return ["Override", "warn"];
+  if (job.mode === "recommend") return ["Recommends", "quiet"];
+  return ["On time", "good"];
+}
+
+export const pill = ([text, look]) => h(`span.pill.${look}`, {}, text);
+
+export class FleetPage {
+  constructor(me) {
+    this.me = me;
+    this.rates = new Map();
+    this.jobs = new Map();
+    this.tiles = h("div.tiles");
+    this.warning = h("div.banner", { role: "alert", hidden: true });
+    this.list = h("div");
+    this.element = h("div.page", {}, this.warning, h("h1", {}, "Fleet"), this.tiles, this.list);
+  }
+
+  async load() {
+    const fleet = await get("/v1/fleet");
+    this.jobs = new Map(fleet.jobs.map((job) => [job.id, job]));
+    await Promise.all(
+      fleet.jobs.slice(0, 40).map(async (job) => {
+        const series = await maybe(`/v1/jobs/${job.id}/series?limit=${KEPT}`);
+        if (series) this.rates.set(job.id, series.rate_per_s);
+      }),
+    );
+    this.draw();
+  }
+
+  degraded(why) {
+    this.warning.hidden = !why;
+    this.warning.textContent = why;
+  }
+
+  async heard(kind, data) {
+    if (kind === "reset" || kind === "job") return this.load();
+    const job = this.jobs.get(data.job);
+    if (!job || kind !== "tick") return undefined;
+    for (const name of ["at_s", "rate_per_s", "lag_s", "planned", "requested", "ready", "degraded", "trouble"]) {
+      if (data[name] !== undefined) job[name] = data[name];
+    }
+    const rates = this.rates.get(data.job) || [];
+    if (data.rate_per_s !== undefined) rates.push(data.rate_per_s);
+    this.rates.set(data.job, rates.slice(-KEPT));
+    if (!this.waiting) {
+      this.waiting = setTimeout(() => {
+        this.waiting = null;
+        this.draw();
+      }, 250);
+    }
+    return undefined;
+  }
+
+  close() {
+    clearTimeout(this.waiting);
+  }
+
+  draw() {
+    const jobs = [...this.jobs.values()];
+    const sum = (name) => jobs.reduce((total, job) => total + (job[name] || 0), 0);
+    const late = jobs.filter((job) => job.lag_s > job.fresh_within_s).length;
+    const degraded = jobs.filter((job) => job.degraded).length;
+    const gpus = jobs.reduce((total, job) => total + (job.ready || 0) * job.gpus_per_worker, 0);
+    replace(
+      this.tiles,
+      tile("Jobs", number(jobs.length), degraded ? `${degraded} degraded` : "all well", degraded ? "bad" : "good"),
+      tile("Late now", number(late), late ? "beyond their promise" : "every promise is kept", late ? "bad" : "good"),
+      tile("Traffic", `${number(sum("rate_per_s"))}/s`, "samples arriving"),
+      tile("Workers", number(sum("ready")), `of ${number(sum("planned"))} planned`),
+      tile("GPUs", number(gpus), "held by ready workers"),
+    );
+    if (!jobs.length) {
+      replace(this.list, h("section.empty", {}, h("h2", {}, "No jobs yet"), h("p", {}, "Add one under ", h("code", {}, "jobs"), " in the settings, or with ", h("code", {}, "penstock job apply FILE"), ".")));
+      return;
+    }
+    if (!this.rows) {
+      this.rows = new Map();
+      this.body = h("tbody");
+      const heads = ["Job", "State", "Traffic", "Lag", "Workers", "Late so far"];
+      replace(this.list, h("div.card.flush", {}, h("table.jobs", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))), this.body)));
+    }
+    replace(this.body, jobs.map((job) => this.row(job)));
+  }
+
+  row(job) {
+    const rates = this.rates.get(job.id) || [];
+    const late = job.lag_s !== null && job.lag_s > job.fresh_within_s;
+    const cell = (name, ...children) => h("td", { "data-name": name }, ...children);
+    return h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, h("a.job-link", { href: `#/jobs/${job.id}` }, job.id), h("small", {}, job.topic)),
+      cell("State", pill(stateOf(job)), job.trouble ? h("small.trouble", {}, job.trouble) : null),
+      cell("Traffic", h("span.with-spark", {}, sparkline(rates, { label: `Traffic of ${job.id}` }), h("b", {}, job.rate_per_s === null ? "–" : `${number(job.rate_per_s)}/s`))),
+      cell("Lag", h(late ? "b.bad-text" : "b", {}, seconds(job.lag_s)), h("small", {}, `of ${seconds(job.fresh_within_s)}`)),
+      cell("Workers", h("b", {}, job.ready ?? "–"), h("small", {}, `${job.planned ?? "–"} planned`)),
+      cell("Late so far", percent(job.late_share)),
+    );
+  }
+}
+
+export function tile(name, value, note, look = "") {
+  return h("div.tile", {}, h("span.tile-name", {}, name), h("span.tile-value", {}, value), h(`span.tile-note${look ? `.${look}-text` : ""}`, {}, note));
+}

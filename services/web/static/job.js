@@ -1,0 +1,315 @@
+// One job: what came, what is coming, what was decided and why, and what an operator can do about it.
+
+import { ask, get, maybe } from "./api.js";
+import { CurveChart, TimeChart } from "./chart.js";
+import { Controls } from "./controls.js";
+import { clock, h, moment, number, percent, replace, seconds, words } from "./dom.js";
+import { pill, stateOf, tile } from "./fleet.js";
+
+const KEPT = 600;
+
+export class JobPage {
+  constructor(id, me, reasons) {
+    Object.assign(this, { id, me, reasons, base: `/v1/jobs/${encodeURIComponent(id)}` });
+    this.series = { at: [], rate: [], trained: [], lag: [], capacity: [], planned: [], requested: [], ready: [] };
+    this.warning = h("div.banner", { role: "alert", hidden: true });
+    this.head = h("div.job-head");
+    this.tiles = h("div.tiles");
+    this.why = h("section.card.why", { "aria-label": "The plan in force" });
+    this.traffic = new TimeChart({ title: "Traffic and forecast", unit: "samples/s", height: 260, value: (v) => `${number(v)}/s` });
+    this.workers = new TimeChart({ title: "Workers", value: (v) => number(v) });
+    this.capacity = new TimeChart({ title: "Capacity and training", unit: "samples/s", value: (v) => `${number(v)}/s` });
+    this.lag = new TimeChart({ title: "Lag against the promise", unit: "s", value: seconds });
+    this.curve = new CurveChart({ title: "Throughput", unit: "samples/s by workers", across: (v) => number(v) });
+    this.balance = h("section.card", { "aria-label": "Partitions and workers" });
+    this.timeline = h("section.card", { "aria-label": "Decisions" });
+    this.quality = h("section.card", { "aria-label": "Freshness and quality" });
+    this.controls = new Controls(this);
+    this.filter = "";
+    this.element = h(
+      "div.page",
+      {},
+      this.warning,
+      this.head,
+      this.tiles,
+      h("div.columns", {}, h("div.left", {}, this.why, h("section.card", {}, this.traffic.element), h("div.pair", {}, h("section.card", {}, this.workers.element), h("section.card", {}, this.lag.element)), h("div.pair", {}, h("section.card", {}, this.capacity.element), h("section.card", {}, this.curve.element)), this.timeline), h("div.right", {}, this.controls.element, this.quality, this.balance)),
+    );
+  }
+
+  async load() {
+    await this.read();
+    const series = await maybe(`${this.base}/series?limit=${KEPT}`);
+    if (series) {
+      this.series = { at: series.at_s, rate: series.rate_per_s, trained: series.trained_per_s, lag: series.lag_s, capacity: series.capacity_per_s, planned: series.planned, requested: series.requested, ready: series.ready };
+    }
+    await this.readDecisions();
+    this.draw();
+    await this.controls.load();
+  }
+
+  async read() {
+    const { document, etag } = await ask("GET", this.base);
+    Object.assign(this, { job: document, etag });
+    [this.snapshot, this.plan] = await Promise.all([maybe(`${this.base}/snapshot`), maybe(`${this.base}/plan`)]);
+  }
+
+  async readDecisions() {
+    const query = this.filter ? `&reason=${this.filter}` : "&resized=true";
+    const { document, link } = await ask("GET", `${this.base}/decisions?limit=25${query}`);
+    this.decisions = document;
+    this.more = link;
+  }
+
+  degraded(why) {
+    this.lost = why;
+    this.drawWarning();
+  }
+
+  async heard(kind, data) {
+    if (kind === "reset") return this.load();
+    if (kind === "tick") this.tick(data);
+    if (kind === "decision") {
+      if (data.resized && !this.filter) this.decisions = [data, ...this.decisions].slice(0, 25);
+      this.readAt = 0; // the plan in force is another: read it with the next drawing
+    }
+    if (kind === "job") {
+      if (data.action === "job.delete") return this.gone();
+      await this.refresh();
+      this.controls.changed();
+    }
+    return undefined;
+  }
+
+  gone() {
+    replace(this.element, h("section.empty", {}, h("h1", {}, `${this.id} was deleted`), h("p", {}, "Its workers are being drained."), h("a.button", { href: "#/" }, "Back to the fleet")));
+  }
+
+  tick(data) {
+    Object.assign(this.job, { degraded: data.degraded, trouble: data.trouble, at_s: data.at_s });
+    if (data.rate_per_s !== undefined) {
+      const { series } = this;
+      const values = { at: data.at_s, rate: data.rate_per_s, trained: data.trained_per_s, lag: data.lag_s, capacity: data.capacity_per_s, planned: data.planned, requested: data.requested, ready: data.ready };
+      for (const [name, value] of Object.entries(values)) {
+        series[name].push(value ?? null);
+        if (series[name].length > KEPT) series[name].shift();
+      }
+      for (const name of ["rate_per_s", "lag_s", "planned", "requested", "ready"]) if (data[name] !== undefined) this.job[name] = data[name];
+    }
+    if (!this.waiting) {
+      this.waiting = setTimeout(async () => {
+        this.waiting = null;
+        if (Date.now() - (this.readAt || 0) > 4000) await this.refresh();
+        else this.draw();
+      }, 300);
+    }
+  }
+
+  async refresh() {
+    this.readAt = Date.now();
+    try {
+      await this.read();
+    } catch (error) {
+      if (error.status === 404) return this.gone();
+      this.degraded(`What you see may be old: ${error.message}.`);
+    }
+    return this.draw();
+  }
+
+  close() {
+    clearTimeout(this.waiting);
+    this.controls.close();
+  }
+
+  draw() {
+    this.drawHead();
+    this.drawWarning();
+    this.drawWhy();
+    this.drawCharts();
+    this.drawTimeline();
+    this.drawBalance();
+    this.drawQuality();
+  }
+
+  drawWarning() {
+    const why = this.lost || (this.job?.degraded ? `Degraded: ${this.job.trouble}` : "");
+    this.warning.hidden = !why;
+    this.warning.textContent = why;
+  }
+
+  drawHead() {
+    const { job, snapshot } = this;
+    replace(this.head, h("h1", {}, job.id), pill(stateOf(job)), job.mode === "recommend" ? pill(["Recommends only", "quiet"]) : null, h("span.meta", {}, `topic ${job.topic} · rule ${job.rule} · version ${job.version}`));
+    const late = job.lag_s !== null && job.lag_s > job.fresh_within_s;
+    const forecast = snapshot?.forecast;
+    replace(
+      this.tiles,
+      tile("Traffic", job.rate_per_s === null ? "–" : `${number(job.rate_per_s)}/s`, snapshot?.traffic ? `${number(snapshot.traffic.trained_per_s)}/s trained` : "not measured yet"),
+      tile("Oldest sample", seconds(job.lag_s), `promised ${seconds(job.fresh_within_s)}`, late ? "bad" : "good"),
+      tile("Workers ready", job.ready ?? "–", `${job.planned ?? "–"} planned · ${job.requested ?? "–"} requested`),
+      tile("Late so far", percent(job.late_share), `may be ${percent(job.late_share_target)}`, job.late_share > job.late_share_target ? "bad" : ""),
+      tile("Forecast", forecast ? forecast.model : "–", forecast ? (forecast.score === null ? "not scored yet" : `error ${percent(forecast.score, 1)} of the rate`) : "too little history"),
+    );
+  }
+
+  drawWhy() {
+    const { plan, job } = this;
+    if (!plan) {
+      replace(this.why, h("h2", {}, "No decision yet"), h("p", {}, job.trouble || "The job has just started."));
+      return;
+    }
+    const notes = plan.notes_in_words.map((text) => h("li", {}, text));
+    const options = plan.alternatives.map((option) =>
+      h(
+        "tr",
+        { class: option.workers === plan.planned ? "chosen" : null },
+        h("th", { scope: "row" }, option.workers, option.workers === plan.planned ? h("span.hidden", {}, " (the plan)") : null),
+        h("td", {}, `${number(option.capacity_per_s)}/s`),
+        h("td", {}, bar(option.utilisation_now)),
+        h("td", {}, option.utilisation_peak === null ? "–" : bar(option.utilisation_peak)),
+        h("td", {}, option.drain_s === null ? "grows" : seconds(option.drain_s)),
+      ),
+    );
+    replace(
+      this.why,
+      h("h2", {}, `${plan.planned} ${plan.planned === 1 ? "worker" : "workers"}: ${words(plan.reason)}`),
+      h("p.lead", {}, plan.why),
+      notes.length ? h("ul.notes", {}, notes) : null,
+      plan.binding ? h("p", {}, "Binding constraint: ", h("b", {}, words(plan.binding)), ".") : null,
+      options.length
+        ? h("details", { open: this.whyOpen, ontoggle: (event) => (this.whyOpen = event.target.open) }, h("summary", {}, "What other sizes would mean"), h("table.options", {}, h("thead", {}, h("tr", {}, ["Workers", "Can train", "Load now", "Load at forecast peak", "Backlog gone in"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, options)))
+        : null,
+      h("p.fine", {}, `Decision ${plan.id} at ${clock(plan.at_s)}`),
+    );
+  }
+
+  drawCharts() {
+    const { series, snapshot, job } = this;
+    const zip = (values) => series.at.map((at, i) => [at, values[i]]);
+    const forecast = snapshot?.forecast;
+    const now = series.at.at(-1);
+    const ahead = forecast ? forecast.paths["0.5"].length * forecast.step_s : 0;
+    const from = now === undefined ? undefined : Math.max(series.at[0], now - Math.max(ahead * 1.5, 120));
+    const future = (level) => forecast.paths[level].map((value, i) => [forecast.issued_at_s + (i + 0.5) * forecast.step_s, value]).filter(([at]) => at >= now - forecast.step_s);
+    const lines = [{ name: "arrived", look: "traffic", points: zip(series.rate) }];
+    const bands = [];
+    if (forecast && now !== undefined) {
+      const said = forecast.said.filter(({ at_s }) => at_s <= now + forecast.step_s);
+      const low = future("0.1");
+      const high = future("0.95");
+      bands.push({ name: "was forecast (10–95 %)", look: "said", points: said.map((one) => [one.at_s, one.low, one.high]) });
+      bands.push({ name: "forecast (10–95 %)", look: "forecast", points: low.map(([at, value], i) => [at, value, high[i][1]]) });
+      lines.push({ name: "forecast median", look: "forecast", points: future("0.5") });
+    }
+    this.traffic.show({ lines, bands, now, from });
+    this.workers.show({ lines: [{ name: "planned", look: "planned", points: zip(series.planned), step: true }, { name: "requested", look: "requested", points: zip(series.requested), step: true }, { name: "ready", look: "ready", points: zip(series.ready), step: true }], from });
+    this.capacity.show({ lines: [{ name: "capacity of ready workers", look: "capacity", points: zip(series.capacity), step: true }, { name: "arrived", look: "traffic", points: zip(series.rate) }, { name: "trained", look: "trained", points: zip(series.trained) }], from });
+    this.lag.show({ lines: [{ name: "oldest sample", look: "lag", points: zip(series.lag) }], rule: { value: job.fresh_within_s, name: `promised: ${seconds(job.fresh_within_s)}` }, from });
+    this.drawCurve();
+  }
+
+  drawCurve() {
+    const known = this.snapshot?.throughput;
+    if (!known) return this.curve.show({ curve: [], points: [], rows: () => [] });
+    const curve = known.curve.map((rate, workers) => [workers, rate]);
+    const points = [{ x: known.ready, y: known.trained_per_s, look: "traffic", name: `now: ${known.ready} train ${number(known.trained_per_s)}/s`, below: true }];
+    this.curve.show({ curve, points, rows: (x, y) => [["workers", number(x)], ["can train", `${number(y)}/s`, "throughput"]] });
+    this.note ||= this.curve.element.appendChild(h("p.fine"));
+    this.note.textContent = `Bottleneck: ${known.bottleneck}. Confidence: ${known.confidence} (${known.observations} observations).`;
+    return undefined;
+  }
+
+  drawTimeline() {
+    if (!this.chooser) {
+      const choices = [["", "Changes of size"], ...Object.keys(this.reasons).map((reason) => [reason, words(reason)])];
+      this.chooser = h("select", { id: "reason", onchange: async (event) => {
+        this.filter = event.target.value;
+        await this.readDecisions();
+        this.drawTimeline();
+      } }, choices.map(([value, name]) => h("option", { value }, name)));
+      this.entries = h("ol.timeline");
+      this.timeline.append(h("div.row-head", {}, h("h2", {}, "Decisions"), h("label.inline", { for: "reason" }, "Show ", this.chooser)), this.entries);
+    }
+    const items = this.decisions.map((decision) => this.entry(decision));
+    replace(this.entries, items.length ? items : h("li.none", {}, "None kept."));
+  }
+
+  entry(decision) {
+    const change = decision.planned - decision.requested;
+    const look = change > 0 ? "up" : change < 0 ? "down" : "same";
+    const numbers = Object.entries(decision.numbers).map(([name, value]) => [h("dt", {}, words(name)), h("dd", {}, number(value))]);
+    const open = this.opened === decision.id;
+    return h(
+      `li.${look}`,
+      {},
+      h(
+        "details",
+        { open, ontoggle: (event) => {
+          if (event.target.open) this.opened = decision.id;
+          else if (this.opened === decision.id) this.opened = null;
+        } },
+        h("summary", { title: decisionTitle(decision) }, h("time", {}, clock(decision.at_s)), h("b.change", {}, change ? `${decision.requested} → ${decision.planned}` : `${decision.planned}`), h("span", {}, words(decision.reason)), decision.notes.map((note) => h("span.tag", {}, words(note)))),
+        h("p", {}, this.reasons[decision.reason] || ""),
+        h("dl.numbers", {}, numbers),
+        h("p.fine", {}, decision.id),
+      ),
+    );
+  }
+
+  drawBalance() {
+    const workers = this.snapshot?.workers || [];
+    const rates = this.snapshot?.traffic?.partition_rates || [];
+    const most = Math.max(...workers.map((worker) => worker.share), 1e-9);
+    const owned = workers.filter((worker) => worker.partitions.length);
+    const mean = owned.reduce((sum, worker) => sum + worker.share, 0) / (owned.length || 1);
+    const rows = workers.map((worker) =>
+      h(
+        "li",
+        {},
+        h("div.balance-head", {}, h("b", {}, worker.id), pill([worker.phase, worker.phase === "ready" ? "good" : worker.phase === "failed" ? "bad" : "quiet"]), h("span.fine", {}, worker.busy === null ? "no report" : `${percent(worker.busy, 0)} busy`)),
+        meter(worker.share / most, `${percent(worker.share, 1)} of the traffic`),
+        h("span.fine", {}, worker.partitions.length ? `partitions ${ranges(worker.partitions)}` : "no partitions of its own"),
+      ),
+    );
+    const even = owned.length ? `${rates.length} partitions on ${owned.length} workers; the busiest has ${number(most / (mean || 1))} times the mean.` : `${rates.length} partitions.`;
+    replace(this.balance, h("h2", {}, "Partitions and workers"), h("p.fine", {}, even), rows.length ? h("ul.balance", {}, rows) : h("p", {}, "No workers."));
+  }
+
+  drawQuality() {
+    const known = this.snapshot?.quality;
+    const rows = known
+      ? [["Trained", number(known.trained)], ["Late", `${number(known.late)} (${percent(known.late_share)})`], ["Allowed late", percent(this.job.late_share_target)], ["Trained twice at most", number(known.repeated)], ["Lost by Kafka", number(known.lost)], ["AUC, test-then-train", known.auc === null ? "not reported" : known.auc.toFixed(4)]]
+      : [];
+    const scores = this.snapshot?.forecast?.scores || [];
+    replace(
+      this.quality,
+      h("h2", {}, "Freshness and quality"),
+      rows.length ? h("dl.facts", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])) : h("p", {}, "Nobody counts this job's samples yet."),
+      scores.length ? h("table.options", {}, h("thead", {}, h("tr", {}, ["Model", "Error", "Weight"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, scores.map((score) => h("tr", {}, h("th", { scope: "row" }, score.model), h("td", {}, percent(score.loss, 1)), h("td", {}, percent(score.weight, 0)))))) : null,
+    );
+  }
+}
+
+const decisionTitle = (decision) => Object.entries(decision.numbers).map(([name, value]) => `${words(name)}: ${number(value)}`).join("\n");
+
+function bar(share) {
+  const look = share > 1 ? "over" : share > 0.85 ? "near" : "";
+  return h("span.load", {}, meter(Math.min(share, 1), percent(share, 0), look), h("span", {}, percent(share, 0)));
+}
+
+function meter(share, label, look = "") {
+  const inside = h(`i${look ? `.${look}` : ""}`);
+  inside.style.width = `${Math.max(share * 100, 1)}%`;
+  return h("span.meter", { role: "img", "aria-label": label, title: label }, inside);
+}
+
+function ranges(numbers) {
+  const parts = [];
+  for (const n of numbers) {
+    const last = parts.at(-1);
+    if (last && last[1] === n - 1) last[1] = n;
+    else parts.push([n, n]);
+  }
+  return parts.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ");
+}
+
+export { moment };

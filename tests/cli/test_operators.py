@@ -1,0 +1,223 @@
+"""The operators' commands against a real server: tables for people, JSON for scripts, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+from typer.testing import CliRunner, Result
+
+from services.cli.main import app
+from services.doctor.stored_jobs import check_stored_jobs
+from services.logs import configure_logs
+from services.settings import Settings
+from services.settings.job import SloSettings
+from services.settings.root import LogSettings, RedisSettings
+from services.store.connect import connect
+from services.store.job_record import JobRecord
+from services.store.jobs import RedisJobs
+from services.store.keys import Keys
+from tests.web.conftest import Served
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """A server in this process; its log must not mix with what the commands print."""
+    configure_logs(LogSettings(level="error"))
+    served = Served()
+    yield served
+    served.end()
+    structlog.reset_defaults()
+
+
+class Shell:
+    """Runs commands as an operator would, with server and token from the environment."""
+
+    def __init__(self, served: Served, token: str) -> None:
+        self._env = {"PENSTOCK_SERVER": served.url, "PENSTOCK_TOKEN": token, "COLUMNS": "200"}
+
+    def __call__(self, *words: str, given: str | None = None) -> Result:
+        return CliRunner().invoke(app, list(words), env=self._env, input=given)
+
+    def json(self, *words: str) -> Any:
+        result = self(*words, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+
+@pytest.fixture
+def shell(served: Served) -> Shell:
+    served.tick()
+    return Shell(served, served.token())
+
+
+def test_jobs_are_listed_and_shown(shell: Shell) -> None:
+    listed = shell("job", "list")
+
+    assert listed.exit_code == 0
+    assert "clicks" in listed.stdout
+    assert "on time" in listed.stdout
+    assert shell.json("job", "list")[0]["id"] == "clicks"
+    assert "penstock-clicks" in shell("job", "show", "clicks").stdout
+    assert shell.json("job", "show", "clicks")["topic"] == "clicks-raw"
+
+
+def test_plan_forecast_and_what_if_are_shown(shell: Shell) -> None:
+    assert "More traffic is forecast" in shell("job", "plan", "clicks").stdout
+    assert "flat" in shell("job", "forecast", "clicks").stdout
+    curve = shell("job", "what-if", "clicks", "--fresh-within", "30s")
+    assert "utilisation=0.7" in curve.stdout
+    assert shell.json("job", "what-if", "clicks", "--fresh-within", "30s")["asked"]["late_share"] == 0.01
+
+
+def test_a_promise_is_changed_unless_somebody_was_faster(shell: Shell) -> None:
+    assert shell.json("job", "slo", "clicks", "--fresh-within", "2m")["fresh_within_s"] == 120
+    refused = shell("job", "slo", "clicks", "--late-share", "0.5", "--if-version", "999")
+
+    assert refused.exit_code == 1
+    assert "somebody changed it" in refused.stderr
+
+
+def test_a_job_is_overridden_paused_resumed_switched_and_deleted(shell: Shell, served: Served) -> None:
+    assert (
+        shell.json("job", "override", "clicks", "6", "--for", "2h", "--reason", "test")["override"]["workers"]
+        == 6
+    )
+    assert shell.json("job", "override", "clicks", "--end")["override"] is None
+    assert shell.json("job", "pause", "clicks", "--reason", "moving")["paused"]["reason"] == "moving"
+    assert shell.json("job", "resume", "clicks")["paused"] is None
+    assert shell.json("job", "mode", "clicks", "recommend")["mode"] == "recommend"
+    assert shell("job", "delete", "clicks", given="n\n").exit_code == 1
+    assert "ledger" in shell.json("job", "delete", "clicks", "--yes")
+    assert set(served.rig.controller.jobs) == {"views"}
+
+
+def test_a_file_is_applied_once_and_again(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(yaml.safe_dump({"jobs": {"ads": {"topic": "ads"}, "clicks": {"topic": "clicks-raw"}}}))
+
+    first, second = shell.json("job", "apply", str(file)), shell.json("job", "apply", str(file))
+
+    assert [row["done"] for row in first] == ["made", "unchanged"]
+    assert [row["done"] for row in second] == ["unchanged", "unchanged"]
+
+
+def test_events_are_told_for_people_and_for_scripts(shell: Shell, served: Served) -> None:
+    start = str(served.run(served.rig.jobs.events.span).first)
+    people = shell("events", "--since", start, "--count", "2")
+    script = shell("events", "--since", start, "--count", "1", "--json", "--kinds", "job")
+
+    assert "job.seed" in people.stdout
+    assert json.loads(script.stdout)["kind"] == "job"
+
+
+def test_exit_codes_tell_what_went_wrong(shell: Shell, served: Served) -> None:
+    assert shell("job", "show", "nothing").exit_code == 1
+    assert shell("job", "show").exit_code == 2
+    assert shell("job", "override", "clicks").exit_code == 2
+    assert shell("job", "list", "--server", "http://127.0.0.1:1").exit_code == 3
+    assert shell("job", "list", "--server", "nonsense").exit_code == 3
+    wrong = Shell(served, "pst_wrong")("job", "list")
+    assert wrong.exit_code == 4
+    assert "PENSTOCK_TOKEN" in wrong.stderr
+    assert "pst_wrong" not in wrong.output
+
+
+def test_tokens_are_made_listed_and_revoked(redis_url: str, tmp_path: Path) -> None:
+    config = tmp_path / "penstock.yaml"
+    config.write_text(yaml.safe_dump({"redis": {"url": redis_url}}))
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, ["token", *words, "--config", str(config)])
+
+    made = json.loads(
+        run("create", "ann", "--role", "operator", "--job", "clicks", "--expires", "1d", "--json").stdout
+    )
+    listed = json.loads(run("list", "--json").stdout)
+
+    assert made["token"].startswith(f"pst_{made['id']}_")
+    assert [(token["name"], token["role"], token["jobs"]) for token in listed] == [
+        ("ann", "operator", ["clicks"])
+    ]
+    assert "sha256" not in listed[0]
+    assert made["token"] not in run("list").output
+    assert run("revoke", made["id"]).exit_code == 0
+    assert run("revoke", made["id"]).exit_code == 1
+    assert json.loads(run("list", "--json").stdout) == []
+
+
+def test_tokens_without_a_redis_are_told_of(tmp_path: Path) -> None:
+    config = tmp_path / "penstock.yaml"
+    config.write_text(yaml.safe_dump({"redis": {"url": "redis://:secret@127.0.0.1:1", "timeout_s": 0.5}}))
+
+    result = CliRunner().invoke(app, ["token", "list", "--config", str(config)])
+
+    assert result.exit_code == 3
+    assert "secret" not in result.output
+
+
+def test_jobs_and_tokens_are_saved_to_a_file_that_only_the_owner_reads(
+    redis_url: str, tmp_path: Path
+) -> None:
+    config, file = tmp_path / "penstock.yaml", tmp_path / "saved.json"
+    config.write_text(yaml.safe_dump({"redis": {"url": redis_url}}))
+    CliRunner().invoke(app, ["token", "create", "ann", "--config", str(config)])
+
+    saved = CliRunner().invoke(app, ["backup", "save", str(file), "--config", str(config)])
+    restored = CliRunner().invoke(app, ["backup", "restore", str(file), "--config", str(config)])
+
+    assert saved.exit_code == 0, saved.output
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(restored.stdout) == {"restored": []}
+    file.write_text("{}")
+    assert CliRunner().invoke(app, ["backup", "restore", str(file), "--config", str(config)]).exit_code == 2
+
+
+def test_the_doctor_shows_how_settings_and_store_differ(redis_url: str) -> None:
+    settings = Settings.model_validate(
+        {
+            "redis": {"url": redis_url},
+            "jobs": {name: {"topic": name} for name in ("same", "other", "gone", "new")},
+        }
+    )
+
+    async def fill() -> None:
+        async with connect(RedisSettings(url=redis_url)) as client:
+            jobs = RedisJobs(client, Keys("penstock"))
+            changed = settings.jobs["other"].model_copy(update={"slo": SloSettings(fresh_within_s=5.0)})
+            for name, job, deleted in (
+                ("same", settings.jobs["same"], False),
+                ("other", changed, False),
+                ("gone", settings.jobs["gone"], True),
+                ("made", settings.jobs["same"], False),
+            ):
+                await jobs.put(
+                    JobRecord.model_construct(name=name, settings=job, deleted=deleted), expected=0
+                )
+
+    asyncio.run(fill())
+    found = {finding.what: finding for finding in check_stored_jobs(settings)}
+
+    assert "the same" in found["job same"].detail
+    assert "slo.fresh_within_s is 5.0, not 60.0" in found["job other"].detail
+    assert found["job gone"].verdict == "warning"
+    assert "settings only" in found["job new"].detail
+    assert "store only" in found["job made"].detail
+
+
+def test_every_group_has_help_and_completion() -> None:
+    for words in (
+        ["--help"],
+        ["job", "--help"],
+        ["token", "--help"],
+        ["events", "--help"],
+        ["backup", "--help"],
+    ):
+        assert CliRunner().invoke(app, words).exit_code == 0
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output

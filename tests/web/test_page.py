@@ -1,0 +1,313 @@
+"""The page, in a real browser: everything an operator does, and what they see when things go wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from services.access.role import Role
+from tests.waiting import eventually
+from tests.web.conftest import Served
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def visit(page: Page, served: Served, where: str = "", role: Role = Role.ADMIN) -> None:
+    """Signed in, on the fleet or on a job."""
+    page.goto(f"{served.url}/#token={served.token(role)}")
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    if where:
+        page.goto(f"{served.url}/#/jobs/{where}")
+        expect(page.get_by_role("heading", name=where, level=1)).to_be_visible()
+
+
+def test_the_fleet_is_shown_and_follows_the_ticks(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served)
+    row = page.get_by_role("row").filter(has_text="clicks-raw")
+
+    expect(row).to_contain_text("450/s")
+    expect(page.locator("#live")).to_have_text("Live")
+    served.tick(rate=777)
+    expect(row).to_contain_text("777/s")
+
+
+def test_the_token_leaves_the_address_at_once(page: Page, served: Served) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
+    visit(page, served)
+
+    assert "pst_" not in page.url
+    assert not [url for url in asked if "pst_" in url]
+
+
+def test_without_a_token_one_signs_in_and_out(page: Page, served: Served) -> None:
+    text = served.token()
+    page.goto(served.url)
+    page.get_by_label("Token").fill("pst_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("unknown, revoked or expired")
+
+    page.get_by_label("Token").fill(text)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_a_job_shows_why_and_what_else_there_was(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+
+    expect(page.get_by_role("heading", name="5 workers: forecast rise")).to_be_visible()
+    expect(page.get_by_text("More traffic is forecast than the pool can train.").first).to_be_visible()
+    page.get_by_text("What other sizes would mean").click()
+    expect(page.get_by_role("row", name=re.compile(r"^5 \(the plan\)"))).to_be_visible()
+    expect(page.get_by_text("Bottleneck: workers")).to_be_visible()
+    expect(page.get_by_text("4 partitions on 2 workers")).to_be_visible()
+    expect(page.get_by_text("not reported")).to_be_visible()
+
+
+def test_charts_are_read_with_the_pointer_and_with_the_keys(page: Page, served: Served) -> None:
+    for rate in (400, 450, 500):
+        served.tick(rate=rate)
+    visit(page, served, "clicks")
+    chart = page.get_by_role("img", name=re.compile("^Traffic and forecast"))
+
+    expect(chart).to_have_attribute("aria-label", re.compile("arrived 500/s"))
+    chart.focus()
+    page.keyboard.press("Home")
+    tip = page.locator(".tip:visible")
+    expect(tip).to_contain_text("400/s")
+    page.keyboard.press("ArrowRight")
+    expect(tip).to_contain_text("450/s")
+    page.keyboard.press("Escape")
+    expect(tip).to_have_count(0)
+    box = chart.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 60)
+    expect(tip).to_be_visible()
+
+
+def test_the_cost_is_shown_before_a_promise_can_be_saved(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+    save = page.get_by_role("button", name="Save the promise")
+    expect(page.locator(".verdict")).to_contain_text("GPU-hours a day")
+    expect(save).to_be_disabled()
+
+    page.get_by_label("Trained within", exact=True).focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(save).to_be_disabled()
+    expect(page.locator(".verdict")).to_contain_text("against now")
+    expect(save).to_be_enabled()
+    save.click()
+
+    expect(page.get_by_text("Saved. It holds from the next tick on.")).to_be_visible()
+    assert served.rig.controller.jobs["clicks"].settings.slo.fresh_within_s == 30
+
+
+def test_a_promise_that_somebody_else_changed_is_not_overwritten(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+    expect(page.locator(".verdict")).to_contain_text("GPU-hours a day")
+    page.get_by_label("Fresh within, in seconds").fill("12")
+    save = page.get_by_role("button", name="Save the promise")
+    expect(save).to_be_enabled()
+    page.route(
+        "**/v1/jobs/clicks/slo",
+        lambda route: route.continue_(headers={**route.request.headers, "if-match": '"999"'}),
+    )
+
+    save.click()
+
+    expect(page.get_by_text("Somebody else changed the job meanwhile")).to_be_visible()
+    assert served.rig.controller.jobs["clicks"].settings.slo.fresh_within_s == 60
+    page.unroute("**/v1/jobs/clicks/slo")
+    save.click()
+    expect(page.get_by_text("Saved. It holds")).to_be_visible()
+
+
+def test_the_size_is_overridden_and_given_back(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+    page.get_by_label("Workers (1–8)").fill("6")
+    page.get_by_label("For", exact=True).select_option("4 hours")
+    page.get_by_label("Why").fill("a campaign")
+    page.get_by_role("button", name="Override", exact=True).click()
+
+    expect(page.get_by_text(re.compile("6 workers until .* a campaign"))).to_be_visible()
+    assert served.rig.controller.jobs["clicks"].override is not None
+    page.get_by_role("button", name="End the override").click()
+    expect(page.get_by_label("Why")).to_be_visible()
+    assert served.rig.controller.jobs["clicks"].override is None
+
+
+def test_a_job_is_paused_resumed_and_switched_to_recommend(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text(re.compile("^Paused .* by admin-test"))).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    switch = page.get_by_role("switch", name="Carry decisions out")
+    switch.focus()
+    page.keyboard.press("Space")
+    expect(switch).to_have_attribute("aria-checked", "false")
+    expect(page.get_by_text("Recommends only").first).to_be_visible()
+
+
+def test_a_viewer_sees_all_and_is_offered_nothing(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks", Role.VIEWER)
+
+    expect(page.get_by_text("Your token may look, not change.")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+    expect(page.get_by_label("Trained within", exact=True)).to_be_disabled()
+
+
+def test_decisions_come_live_with_their_numbers_and_are_filtered(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+    entries = page.locator(".timeline > li")
+    expect(entries).to_have_count(1)
+    served.tick(rate=600)
+    expect(entries).to_have_count(2)
+
+    entries.first.locator("summary").click()
+    expect(entries.first).to_contain_text("rate per s600")
+    page.get_by_label("Show").select_option("forecast rise")
+    expect(entries).to_have_count(1)
+
+
+def test_trouble_is_said_on_top(page: Page, served: Served) -> None:
+    visit(page, served, "clicks")
+
+    expect(page.get_by_role("alert")).to_contain_text("not observed yet")
+    expect(page.get_by_role("heading", name="No decision yet")).to_be_visible()
+    served.tick()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_lost_connection_is_said_and_taken_up_again(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+    expect(page.locator("#live")).to_have_text("Live")
+
+    served.run(served.rig.site.events.close)
+    expect(page.locator("#live")).to_have_text("Reconnecting…")
+    expect(page.get_by_role("alert")).to_contain_text("The connection to the controller is lost")
+    served.tick(rate=321)
+
+    expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator(".tile").first).to_contain_text("321/s", timeout=40_000)
+
+
+def test_an_unknown_job_is_said_to_be_unknown(page: Page, served: Served) -> None:
+    visit(page, served)
+    page.goto(f"{served.url}/#/jobs/nothing")
+
+    expect(page.get_by_role("alert")).to_contain_text("no job is called 'nothing'")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+
+
+def test_a_fleet_without_jobs_says_how_to_make_one(page: Page, served: Served) -> None:
+    visit(page, served)
+    for job in ("clicks", "views"):
+        page.evaluate(
+            """async (job) => { await fetch('/v1/jobs/' + job, {method: 'DELETE', headers: {'If-Match': '*',
+            Authorization: 'Bearer ' + sessionStorage.getItem('penstock-token')}}) }""",
+            job,
+        )
+
+    expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [380, 768, 1280])
+def test_nothing_overflows_and_text_can_be_read(page: Page, served: Served, width: int, scheme: str) -> None:
+    served.tick()
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.set_viewport_size({"width": width, "height": 800})
+    for where in ("", "clicks"):
+        visit(page, served, where)
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(LOWEST_CONTRAST) >= 4.5, "a text is too faint"
+
+
+LOWEST_CONTRAST = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => [r, g, b].map((v) => linear(v / 255))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (el) => { for (; el; el = el.parentElement) {
+    const c = rgb(getComputedStyle(el).backgroundColor);
+    if (c.length < 4 || c[3] > 0.9) return c; } return [255, 255, 255]; };
+  let lowest = 21;
+  for (const el of document.querySelectorAll('main *, header *')) {
+    const own = [...el.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !el.checkVisibility() || el.closest('svg, .hidden, :disabled, option')) continue;
+    const [a, b] = [light(rgb(getComputedStyle(el).color)), light(ground(el))].sort((x, y) => y - x);
+    lowest = Math.min(lowest, (a + 0.05) / (b + 0.05));
+  }
+  return lowest;
+}"""
+
+
+def test_everything_can_be_reached_with_the_keyboard(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+    reached = set()
+    page.locator("body").focus()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+
+    assert {
+        "theme",
+        "leave",
+        "svg",
+        "SUMMARY",
+        "fresh",
+        "fresh-s",
+        "target",
+        "mode",
+        "pause",
+        "size",
+        "why",
+    } <= reached
+
+
+def test_nothing_is_fetched_from_elsewhere(page: Page, served: Served) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    served.tick()
+    visit(page, served, "clicks")
+
+    assert asked
+    assert all(url.startswith(served.url) for url in asked)
+
+
+def test_names_and_reasons_are_text_never_markup(page: Page, served: Served) -> None:
+    served.tick()
+    client = served.rig.client(served.token())
+    client.post("/v1/jobs/clicks/pause", json={"reason": "<img src=x onerror=alert(1)><b>bold</b>"})
+    visit(page, served, "clicks")
+
+    expect(page.get_by_text("<b>bold</b>")).to_be_visible()
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_the_theme_is_switched_and_kept(page: Page, served: Served) -> None:
+    visit(page, served)
+    page.get_by_role("button", name="Switch between light and dark").click()
+    page.reload()
+
+    eventually(
+        lambda: page.evaluate("document.documentElement.dataset.theme") == "dark", what="the theme kept"
+    )
