@@ -63,6 +63,14 @@ bench-policies: install ## Judge every policy on all traces (PENSTOCK_TRACES) an
 bench-simulator-speed: install ## How fast the simulator is against plain Python.
 	$(BIN)/python -m benchmarks.simulator_speed $(ARGS)
 
+.PHONY: bench-forecast
+bench-forecast: install ## Score every forecaster on all traces (PENSTOCK_TRACES).
+	$(BIN)/python -m benchmarks.forecast $(ARGS)
+
+.PHONY: bench-api
+bench-api: install ## Latency of the API under load, while ticks stay on time.
+	$(BIN)/python -m benchmarks.api $(ARGS)
+
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
