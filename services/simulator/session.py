@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from services.simulator.arrivals import peak_rate
 from services.simulator.contest import Contest, Verdict, judge
 from services.simulator.errors import SimulationError
 from services.simulator.forecasters import forecaster_named
@@ -25,7 +26,10 @@ from services.simulator.summary import (
     write_decisions,
     write_json,
 )
-from services.simulator.trace import read_trace
+from services.simulator.trace import Trace, read_trace
+
+PEAK_WORKERS = 20
+"""The pool at the peak where no plant is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +78,19 @@ class Session:
         console = Console()
         forecaster_named(self.forecaster)  # a missing one fails before any work
         choices = tuple(choose(text) for text in self.policies) or every_policy()
-        plant = Plant() if self.plant is None else load_plant(self.plant)
-        contest = Contest(read_trace(self.trace), plant, self.seed, self.days, self.forecaster)
+        trace = read_trace(self.trace)
+        plant = _usual_plant(trace) if self.plant is None else load_plant(self.plant)
+        contest = Contest(trace, plant, self.seed, self.days, self.forecaster)
         baseline = None if self.baseline is None else choose(self.baseline)
         run = choices if baseline is None else swept((*choices, baseline))
         verdict = self._with_progress(console, contest, run)
         frontier = None if baseline is None else frontier_of([verdict], baseline=baseline.label)
         _show(console, verdict, frontier)
+        if self.plant is None and plant.peak_workers is not None:
+            console.print(
+                f"note: no --plant given: traffic is scaled so that its peak needs {PEAK_WORKERS} workers",
+                highlight=False,
+            )
         _write(self.outputs, verdict, frontier)
 
     def _with_progress(self, console: Console, contest: Contest, run: tuple[PolicyChoice, ...]) -> Verdict:
@@ -91,6 +101,11 @@ class Session:
                 progress.update(bar, advance=1, description=f"simulated {done}")
 
             return judge(contest, run, with_oracle=self.with_oracle, jobs=self.jobs, tell=tell)
+
+
+def _usual_plant(trace: Trace) -> Plant:
+    """For who names no plant: what a worker can train is not known, so the pool's size is chosen instead."""
+    return Plant(peak_workers=PEAK_WORKERS if peak_rate(trace) > 0 else None)
 
 
 def _show(console: Console, verdict: Verdict, frontier: Frontier | None) -> None:

@@ -158,6 +158,17 @@ def test_a_peak_beyond_the_largest_pool_is_said(command: typer.Typer, tmp_path: 
     assert "100.00% of the minutes are beyond what 2 workers can train" in result.output
 
 
+def test_without_a_plant_the_peak_needs_a_pool_worth_judging(command: typer.Typer, tmp_path: Path) -> None:
+    trace, figures = tmp_path / "small.csv", tmp_path / "figures.json"
+    rows = [f"{60 * i},{1 + i % 30}" for i in range(600)]  # far less than one worker trains
+    trace.write_text("timestamp,rate\n" + "\n".join(rows) + "\n", encoding="utf-8")
+
+    result = run(command, trace, "--policy", "static-max", "--jobs", 1, "--no-oracle", "--json", figures)
+
+    assert "its peak needs 20 workers" in result.output
+    assert json.loads(figures.read_text())["plant"]["peak_workers"] == 20
+
+
 def test_without_a_trace_it_says_what_to_give(command: typer.Typer) -> None:
     result = run(command)
 
