@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.embedded.apache import ApacheKafka
+from services.embedded.jars import require_java
 
 USER, PASSWORD = "meter", "pa55-that-nobody-may-read"
 _STORE_PASSWORD = "store-pa55"  # noqa: S105 - of a certificate that lasts for one test run
@@ -64,8 +65,9 @@ def make_certificate(directory: Path) -> None:
         _STORE_PASSWORD,
     ]
     named = ["-alias", "broker", "-dname", "CN=127.0.0.1", "-ext", "SAN=ip:127.0.0.1", "-ext", "bc:c"]
-    subprocess.run(
-        ["keytool", "-genkeypair", "-keyalg", "EC", *named, *store], check=True, capture_output=True
-    )
-    exported = ["-exportcert", "-rfc", "-alias", "broker", "-file", str(directory / "ca.pem")]
-    subprocess.run(["keytool", *exported, *store], check=True, capture_output=True)
+    _keytool("-genkeypair", "-keyalg", "EC", *named, *store)
+    _keytool("-exportcert", "-rfc", "-alias", "broker", "-file", str(directory / "ca.pem"), *store)
+
+
+def _keytool(*arguments: str) -> None:
+    subprocess.run([str(require_java().with_name("keytool")), *arguments], check=True, capture_output=True)
