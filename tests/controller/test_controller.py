@@ -207,6 +207,7 @@ async def test_a_paused_job_is_left_as_it_is_and_a_new_slo_reaches_the_metrics(w
         await eventually_async(lambda: len(ticks) > seen + 3, what="more ticks")
 
     assert len(wiring.pools["clicks"].asked) == asked
+    assert wiring.taken_over[-1] == ("clicks", 7.0), "the meter counts lateness by the new promise"
 
 
 async def test_a_job_made_at_run_time_runs_and_a_deleted_one_drains(wiring: FakeWiring) -> None:
@@ -272,3 +273,19 @@ class EmptyingPool(FakePool):
 
     async def observe(self) -> PoolState:
         return PoolState(requested=self.requested) if self.requested == 0 else await super().observe()
+
+
+async def test_the_late_share_shown_is_that_by_arrival_once_the_meter_counts(wiring: FakeWiring) -> None:
+    controller = a_controller(wiring, "clicks", "views")
+    wiring.fake_meters["views"] = FakeMeter(wiring.clock, late_share=0.25)
+
+    async with running(controller) as ticks:
+        await eventually_async(lambda: {tick.job for tick in ticks} == {"clicks", "views"}, what="ticks")
+        counted, not_counted = await controller.snapshot("views"), await controller.snapshot("clicks")
+
+    assert counted is not None
+    assert counted.quality is not None
+    assert (counted.quality.late_share, counted.quality.late_share_by_event_time) == (0.25, 0.01)
+    assert not_counted is not None
+    assert not_counted.quality is not None
+    assert not_counted.quality.late_share == 0.01
