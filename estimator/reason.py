@@ -30,6 +30,8 @@ class Reason(StrEnum):
     """Without leases a worker beyond the partitions would idle."""
     STALE_METER = "stale_meter"
     """Traffic could not be measured: the last plan is held."""
+    DEGRADED_METER = "degraded_meter"
+    """Part of the traffic could not be measured: the last good values stand in for it."""
     NO_FORECAST = "no_forecast"
     """No model had enough history: sized from what is seen."""
     FALLBACK_FORECAST = "fallback_forecast"

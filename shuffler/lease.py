@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +40,5 @@ class Progress:
     lost: int
     """Offsets that Kafka deleted before they were trained."""
     epoch: int
+    beyond: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """Ranges above the watermark that are trained already; only partitions that have some."""

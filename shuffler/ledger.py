@@ -178,18 +178,18 @@ class Ledger:
 
     def progress(self) -> Progress:
         """Where the job stands."""
+        upper = {p: book.next for p, book in self._partitions.items()}
+        undone = [(lease.partition, lease.start, lease.end) for lease in self._leases.values()]
+        undone += [(p, start, end) for p, book in self._partitions.items() for start, end in book.returned]
         return Progress(
-            watermarks=watermarks(
-                {p: book.next for p, book in self._partitions.items()},
-                [(lease.partition, lease.start) for lease in self._leases.values()]
-                + [(p, start) for p, book in self._partitions.items() for start, _ in book.returned],
-            ),
+            watermarks=watermarks(upper, [(p, start) for p, start, _ in undone]),
             ends={p: book.end for p, book in sorted(self._partitions.items())},
             trained=self._trained,
             late=self._late,
             repeated=self._repeated,
             lost=self._lost,
             epoch=self._epoch,
+            beyond=trained_beyond(upper, undone),
         )
 
     def _forgive_deafness(self, now_s: float) -> None:
@@ -282,3 +282,24 @@ def watermarks(upper: Mapping[int, int], undone: Iterable[tuple[int, int]]) -> d
     for partition, start in undone:
         low[partition] = min(low[partition], start)
     return low
+
+
+def trained_beyond(
+    upper: Mapping[int, int], undone: Iterable[tuple[int, int, int]]
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Per partition, the ranges between those that are `undone`, and from the last of them to `upper`.
+
+    >>> trained_beyond({0: 50, 1: 7}, [(0, 30, 40), (0, 20, 25)])
+    {0: ((25, 30), (40, 50))}
+    """
+    found: dict[int, list[tuple[int, int]]] = {}
+    reached: dict[int, int] = {}
+    for partition, start, end in sorted(undone):
+        since = reached.get(partition, start)
+        if since < start:
+            found.setdefault(partition, []).append((since, start))
+        reached[partition] = end
+    for partition, since in reached.items():
+        if since < upper[partition]:
+            found.setdefault(partition, []).append((since, upper[partition]))
+    return {partition: tuple(ranges) for partition, ranges in found.items()}

@@ -17,6 +17,7 @@ WORDS: dict[Reason, str] = {
     Reason.AT_MAXIMUM: "The greatest number of workers allowed binds: part of the traffic will be late.",
     Reason.AT_PARTITIONS: "Without leases, a worker beyond the partitions would idle.",
     Reason.STALE_METER: "Traffic could not be measured: the last plan is held.",
+    Reason.DEGRADED_METER: "Part of the traffic could not be measured: the last good values stand in for it.",
     Reason.NO_FORECAST: "No model had enough history: sized from what is seen.",
     Reason.FALLBACK_FORECAST: "The first forecasting model could not speak; a simpler one did.",
     Reason.WORKERS_LOST: "Workers died or cannot start; the pool replaces them.",

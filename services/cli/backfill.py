@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +27,8 @@ from services.meter.redis_archive import RedisArchive
 from services.settings import Settings, SettingsError, load_settings
 from services.store.connect import connect
 from services.store.keys import Keys
+
+SAVE_EVERY_S = 2.0
 
 
 def backfill(
@@ -135,31 +137,45 @@ def _pieces(
 async def _backfill(settings: Settings, wanted: _Wanted, pieces: Pieces, out: Path | None) -> None:
     rates = RateHistory(step_s=wanted.step_s)
     if out is not None:
-        _collect(rates, pieces)
+        async for _ in _collected(rates, pieces):
+            pass
         _write(out, rates.history())
         return
     redis = connect(settings.redis)
     try:
         keeper = HistoryKeeper(rates, RedisArchive(redis, Keys(settings.redis.prefix), wanted.job))
         await keeper.restore(now_s=time.time())
-        await asyncio.to_thread(_collect, rates, pieces)
-        keeper.forget_saved()
-        await keeper.save(now_s=time.time())
-        if keeper.trouble:
-            raise StateUnavailable(keeper.trouble)
+        await _save_as_it_comes(keeper, _collected(rates, pieces))
     finally:
         await redis.aclose()
     _tell(rates.history())
 
 
-def _collect(rates: RateHistory, pieces: Pieces) -> None:
+async def _save_as_it_comes(keeper: HistoryKeeper, shares: AsyncIterator[float]) -> None:
+    """Every few seconds, so that whoever stops it loses no more than these; and at the end."""
+    due_s = time.monotonic() + SAVE_EVERY_S
+    async for share in shares:
+        if share < 1.0 and time.monotonic() < due_s:
+            continue
+        due_s = time.monotonic() + SAVE_EVERY_S
+        keeper.forget_saved()
+        await keeper.save(now_s=time.time())
+        if keeper.trouble:
+            raise StateUnavailable(keeper.trouble)
+
+
+async def _collected(rates: RateHistory, pieces: Pieces) -> AsyncIterator[float]:
+    """Take the pieces over one by one; tells the share of the work that is done, 1 at last."""
+    coming = pieces(rates.history())
     with Progress(console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task("asking for the past", total=1.0)
-        for history, share in pieces(rates.history()):
-            rates.seed(history)
-            shown.update(task, completed=share)
+        while (piece := await asyncio.to_thread(next, coming, None)) is not None:
+            rates.seed(piece[0])
+            shown.update(task, completed=piece[1])
+            yield min(piece[1], 0.999)
     if rates.history().known == 0:
         raise PastUnavailable("nothing is known of the past there; does the topic hold records?")
+    yield 1.0
 
 
 def _write(path: Path, past: TrafficHistory) -> None:

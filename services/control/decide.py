@@ -181,6 +181,8 @@ def _notes(
     seen: Observation, state: ControlState, policy: Policy, bound: Reason | None
 ) -> tuple[Reason, ...]:
     notes = [] if bound is None else [bound]
+    if seen.traffic.degraded:
+        notes.append(Reason.DEGRADED_METER)
     if seen.forecast is None:
         notes.append(Reason.NO_FORECAST)
     elif policy.forecast_model and seen.forecast.model != policy.forecast_model:
@@ -194,11 +196,13 @@ def _notes(
 
 def _numbers(seen: Observation, sizing: Sizing, capacity: Capacity, planned: int) -> dict[str, float]:
     traffic = seen.traffic
+    late = {} if traffic.late_share is None else {"late_share": traffic.late_share}
     return {
         "rate_per_s": traffic.rate_per_s,
         "trained_per_s": traffic.trained_per_s,
         "lag": float(traffic.lag),
         "lag_s": traffic.lag_s,
+        **late,
         "capacity_ready_per_s": capacity.samples_per_s(seen.pool.ready),
         "capacity_planned_per_s": capacity.samples_per_s(planned),
         **sizing.numbers,

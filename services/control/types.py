@@ -133,6 +133,8 @@ class TrafficReading:
     lost: int = 0
     """Samples that Kafka deleted before they were trained, since the meter was opened."""
     degraded: str = ""
+    late_share: float | None = None
+    """Share of the last week's trained samples that were late; None where nobody counts them."""
 
 
 @dataclass(frozen=True, slots=True)

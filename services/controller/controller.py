@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -22,12 +23,14 @@ from services.control.types import Decision
 from services.controller.book import JobBook
 from services.controller.desk import Desk
 from services.controller.journal import JobStatus, Journal
+from services.controller.meter_metrics import MeterMetrics
 from services.controller.metrics import Metrics
 from services.controller.publisher import Publisher
 from services.controller.readiness import Readiness
 from services.controller.retirement import retire
 from services.controller.showcase import Showcase
 from services.controller.snapshot import JobSnapshot, ModelScore
+from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.store.job_record import JobRecord
 from services.store.jobs import JobStore
@@ -75,6 +78,14 @@ class Wiring(Protocol):
         """How good each model of the job's forecast has been; none when nobody tells."""
         ...
 
+    def meters(self) -> Mapping[str, MeterFigures]:
+        """What the meters of the open jobs say of themselves."""
+        ...
+
+    def take_over(self, name: str, job: JobSettings) -> None:
+        """The settings of an open job changed in a way that needs no new ports."""
+        ...
+
     async def forget(self, name: str) -> None:
         """Delete everything that is kept of a job but its tombstone. Raises StateUnavailable."""
         ...
@@ -85,6 +96,7 @@ class Controller:
 
     def __init__(self, settings: Settings, wiring: Wiring, registry: CollectorRegistry) -> None:
         self.journal = Journal(Metrics(registry))
+        registry.register(MeterMetrics(wiring.meters))
         self._settings = settings
         self._wiring = wiring
         clock = SystemClock()
@@ -163,6 +175,7 @@ class Controller:
             latest = self._record(name)
             if latest.version != record.version and not latest.deleted:
                 record = latest
+                self._wiring.take_over(name, record.settings)
                 loop.policy = record.policy(stale_after_s=stale_after_s)
                 log.info("job_policy_replaced", job=name, version=record.version)
 

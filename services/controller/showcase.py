@@ -104,10 +104,14 @@ class Showcase:
         except StateUnavailable as error:
             log.debug("quality_not_known", job=job, why=str(error))
             return known
+        status = self._journal.status(job)
+        by_arrival = status.seen.traffic.late_share if status and status.seen else None
+        by_event_time = progress.late / progress.trained if progress.trained else 0.0
         view = QualityView(
             trained=progress.trained,
             late=progress.late,
-            late_share=progress.late / progress.trained if progress.trained else 0.0,
+            late_share=by_event_time if by_arrival is None else by_arrival,
+            late_share_by_event_time=by_event_time,
             repeated=progress.repeated,
             lost=progress.lost,
         )

@@ -271,8 +271,12 @@ class QualityView(View):
 
     trained: int
     late: int
+    """Those that were late by their own timestamps, as the workers counted."""
     late_share: float
-    """Share of the trained samples that were late, since the job began."""
+    """Share of the last week's samples that were late by their arrival; before the meter has counted
+    any, the share by their own timestamps."""
+    late_share_by_event_time: float | None = None
+    """Share of all samples since the job began that were late by their own timestamps."""
     repeated: int
     """Samples that may have been trained twice."""
     lost: int

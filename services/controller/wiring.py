@@ -19,10 +19,10 @@ from services.clock import SystemClock
 from services.control.errors import StateUnavailable
 from services.control.loop import Ports
 from services.control.ports import WorkerPool
-from services.control.types import Shuffle
+from services.controller.metering import Metering
 from services.controller.snapshot import ModelScore
 from services.forecaster.light import LightForecasts
-from services.meter.kafka_meter import KafkaMeter
+from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.store.connect import asking, connect, connect_sync
 from services.store.jobs import RedisJobs
@@ -69,6 +69,7 @@ class LiveWiring:
         self.events = RedisStream(self._redis, self._keys.events(), kept=EVENTS_KEPT)
         self.snapshots = RedisSnapshots(self._redis, self._keys)
         self._opened: dict[str, JobSettings] = dict(settings.jobs)
+        self._metering = Metering(settings, self._redis, self._keys, self._clock)
         self.leadership = RedisLeadership(self._redis, self._keys, ttl_s=settings.controller.leader_ttl_s)
         self._open = AsyncExitStack()
 
@@ -80,6 +81,7 @@ class LiveWiring:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._open.aclose()
+        await self._metering.close()
         await self._redis.aclose()
         self._redis_sync.close()
 
@@ -114,15 +116,28 @@ class LiveWiring:
             async for key in self._redis.scan_iter(match=pattern, count=1000):
                 await self._redis.delete(key)
 
-    async def _watermarks(self, name: str) -> Mapping[int, int]:
-        return (await self.progress(name)).watermarks
+    def meters(self) -> Mapping[str, MeterFigures]:
+        """What the meters say of themselves, by job."""
+        return self._metering.figures()
+
+    def take_over(self, name: str, job: JobSettings) -> None:
+        """The settings of an open job as they are now: lateness is counted by the new promise."""
+        self._opened[name] = job
 
     @asynccontextmanager
     async def open_job(self, name: str, job: JobSettings) -> AsyncIterator[Ports]:
         """The ports of one job, closed with the context. Workers go on unless they are owned."""
         self._opened[name] = job
         async with AsyncExitStack() as stack:
-            meter = await stack.enter_async_context(self._meter(name, job))
+            meter = await stack.enter_async_context(
+                self._metering.open(
+                    name,
+                    job,
+                    progress=partial(self.progress, name),
+                    fresh_within_s=lambda: self._opened[name].slo.fresh_within_s,
+                    past=self._past.get(name),
+                )
+            )
             pool = await stack.enter_async_context(self._pool(name, job))
             yield Ports(
                 clock=self._clock,
@@ -133,23 +148,6 @@ class LiveWiring:
                 telemetry=RedisReports(self._redis, self._keys, name),
                 store=self.store,
             )
-
-    def _meter(self, name: str, job: JobSettings) -> KafkaMeter:
-        meter = KafkaMeter(
-            self._settings.kafka.client(),
-            topic=job.topic,
-            group=job.group_of(name),
-            clock=self._clock,
-            step_s=job.forecast.step_s,
-            window_s=job.meter.window_s,
-            timeout_s=self._settings.kafka.timeout_s,
-            uncommitted="latest" if job.shuffle.start == "latest" else "earliest",
-            progress=partial(self._watermarks, name) if job.shuffle.mode is Shuffle.LEASES else None,
-        )
-        past = self._past.get(name)
-        if past is not None:
-            meter.seed(past)
-        return meter
 
     @asynccontextmanager
     async def _pool(self, name: str, job: JobSettings) -> AsyncIterator[WorkerPool]:

@@ -39,11 +39,19 @@ class ApacheKafka:
     nothing to flush.
     """
 
-    def __init__(self, *, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        settings: Mapping[str, str] | None = None,
+        client: Mapping[str, str] | None = None,
+    ) -> None:
+        """`client` is what a client has to say besides the address, where `settings` secure the brokers."""
         if brokers not in (1, 3):
             raise ValueError(f"a cluster of 1 or 3 brokers can be started, not {brokers}")
         self._count = brokers
         self._settings = dict(settings or {})
+        self._client = dict(client or {})
         self._directory: Path | None = None
         self._brokers: dict[int, Broker] = {}
 
@@ -117,7 +125,7 @@ class ApacheKafka:
 
     def admin(self) -> AdminClient:
         """A client for administration. Hold it until its futures are done."""
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2, **self._client})
 
     def kill_broker(self, broker: int) -> None:
         """SIGKILL one broker, as a crash would. Returns when its process is gone."""

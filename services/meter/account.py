@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isinf
+from math import inf, isinf
 
 import numpy as np
 
 from forecasting.history import TrafficHistory
 from services.control.errors import ControlError, TrafficUnavailable
 from services.control.types import TrafficReading
-from services.meter.dating import Ask, settle
+from services.meter.dating import Ask, Doubt, settle
 from services.meter.figures import MeterFigures, PollCount
 from services.meter.gauge import Gauged, TopicGauge
 from services.meter.history import RESOLUTIONS, RateHistory, Resolution
+from services.meter.lateness import Lateness
 from services.meter.poll import UNKNOWN, OffsetPoll
 from services.meter.records import RecordsPerOffset
 from services.meter.standing import Uncommitted
@@ -28,6 +29,8 @@ from shuffler.lease import Progress
 Trained = Mapping[int, int] | Progress | ControlError
 """How far each partition is trained, or why that is not known."""
 
+EVENTS_MAX = 16
+"""Partitions whose oldest untrained sample is dated by its event time, the longest untrained first."""
 DOUBTS_MAX = 64
 """Partitions dated by asking Kafka in one poll; those that may hold the oldest sample come first."""
 
@@ -48,15 +51,32 @@ class TopicAccount:
         self.topic = topic
         self.rates = RateHistory(step_s=step_s, resolutions=resolutions)
         self.records = RecordsPerOffset()
+        self.lateness = Lateness()
         self.reading: TrafficReading | None = None
         self._gap_s = gap_s
         self._gauge = TopicGauge(window_s=window_s, gap_s=gap_s, uncommitted=uncommitted)
         self._count = PollCount()
         self._gauged: Gauged | None = None
         self._held = 0
+        self._event_age_s: float | None = None
 
-    def take(self, poll: OffsetPoll, progress: Trained, *, epoch_s: float) -> TrafficReading | None:
-        """The reading after this poll; None after the first one, which cannot tell a rate."""
+    def take(
+        self, poll: OffsetPoll, progress: Trained, *, epoch_s: float, fresh_within_s: float | None = None
+    ) -> TrafficReading | None:
+        """The reading after this poll; None after the first one, which cannot tell a rate.
+
+        With the freshness promised, the samples of leases completed since the last poll are
+        counted as late or not.
+        """
+        if fresh_within_s is not None and isinstance(progress, Progress):
+            self.lateness.take(
+                progress,
+                self._gauge.points,
+                at_s=poll.at_s,
+                epoch_s=epoch_s,
+                fresh_within_s=fresh_within_s,
+                records_per_offset=self.records.value,
+            )
         gauged = self._gauge.take(poll, self._watermarks(progress))
         if isinstance(progress, ControlError):
             gauged = replace(gauged, notes=(*gauged.notes, str(progress)))
@@ -92,10 +112,16 @@ class TopicAccount:
             notes = (*notes, "the oldest sample came before the meter did: its age is at least this")
         return self._tell(replace(self._gauged, lag_s=self._gauge.lag_s(), notes=notes), epoch_s)
 
-    def arrived_by(self, partition: int, start: int, end: int, *, at_s: float) -> int:
-        """How many of the offsets [start, end) had arrived by then, in samples; elapsed seconds."""
-        arrived = min(max(self._gauge.points.end_at(partition, at_s), start), end) - start
-        return round(arrived * self.records.value)
+    def date_events(self, ask: Ask, *, now_s: float) -> None:
+        """Find out how old the untrained samples are by their own timestamps. As slow as `ask` is.
+
+        Kafka tells the newest timestamp up to an offset, so that one late straggler among fresh samples
+        does not show. Nothing is told where the cluster cannot look up by time.
+        """
+        untrained = self._gauge.longest_untrained(limit=EVENTS_MAX)
+        dated = settle([Doubt(p, offset, -inf, now_s) for p, offset in untrained], ask, epoch_s=0.0)
+        ages_s = [now_s - (event.after_s + event.before_s) / 2 for event in dated if not isinf(event.after_s)]
+        self._event_age_s = max(ages_s, default=None if untrained else 0.0)
 
     def history(self) -> TrafficHistory:
         """The past arrival rates at the forecasts' step, gaps as NaN."""
@@ -111,7 +137,12 @@ class TopicAccount:
             polls=self._count.polls,
             failed_polls=self._count.failed,
             poll_s=self._count.last_s,
+            poll_s_total=self._count.total_s,
             errors=dict(self._count.errors),
+            event_age_s=self._event_age_s,
+            aged=self.lateness.trained_total,
+            late=self.lateness.late_total,
+            late_share=self.lateness.share,
         )
         if seen is None:
             return figures
@@ -158,6 +189,7 @@ class TopicAccount:
             partition_rates=rates,
             partition_lags=lags,
             lost=gauged.lost,
+            late_share=self.lateness.share,
             degraded="; ".join(gauged.notes),
         )
         return self.reading

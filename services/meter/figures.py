@@ -25,6 +25,16 @@ class MeterFigures:
     failed_polls: int = 0
     poll_s: float = 0.0
     """How long the last poll took."""
+    poll_s_total: float = 0.0
+    """How long all polls took."""
+    event_age_s: float | None = None
+    """Age of the longest untrained sample by its own timestamp; None where it cannot be told."""
+    aged: float = 0.0
+    """Samples of completed leases whose age was told."""
+    late: float = 0.0
+    """Those of them that were late."""
+    late_share: float | None = None
+    """The share of late ones over the last week; None before any was counted."""
     backfilled: float = 1.0
     """How much of the past that was asked for has been rebuilt, as a share."""
     staleness_s: float = 0.0
@@ -40,12 +50,14 @@ class PollCount:
     polls: int = 0
     failed: int = 0
     last_s: float = 0.0
+    total_s: float = 0.0
     errors: Counter[str] = field(default_factory=Counter)
 
     def answered(self, took_s: float, errors: Mapping[str, int]) -> None:
         """A poll that told something; `errors` by kind where it could not tell all."""
         self.polls += 1
         self.last_s = took_s
+        self.total_s += took_s
         self.errors.update(errors.keys())
 
     def went_wrong(self, kind: str) -> None:

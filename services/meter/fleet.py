@@ -46,11 +46,14 @@ class FleetOffsets:
         client: Mapping[str, Any],
         *,
         timeout_s: float = 5.0,
+        layout_every_s: float = 10.0,
         elapsed_s: Callable[[], float] = elapsed_s,
         offsets: KafkaOffsets | None = None,
     ) -> None:
         self._client, self._timeout_s = client, timeout_s
-        self._offsets = offsets or KafkaOffsets(client, timeout_s=timeout_s, elapsed_s=elapsed_s)
+        self._offsets = offsets or KafkaOffsets(
+            client, timeout_s=timeout_s, layout_every_s=layout_every_s, elapsed_s=elapsed_s
+        )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fleet-meter")
         self._groups = ThreadPoolExecutor(4, thread_name_prefix="fleet-groups")
         self._gathering: _Batch | None = None

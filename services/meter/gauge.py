@@ -182,6 +182,15 @@ class TopicGauge:
                 found.append(Doubt(int(behind[i]), int(offsets[behind[i]]), after_s, before_s))
         return found
 
+    def longest_untrained(self, *, limit: int) -> list[tuple[int, int]]:
+        """(partition, offset) of the untrained samples that have waited longest, one a partition."""
+        arrival = self._oldest_arrivals()
+        if arrival is None:
+            return []
+        behind, offsets = np.flatnonzero(self._lags() > 0), self.standing.oldest_untrained
+        oldest = behind[np.argsort(arrival.at_s, kind="stable")[:limit]]
+        return [(int(partition), int(offsets[partition])) for partition in oldest]
+
     def _usual_s(self, at_s: float) -> float:
         """How far apart points of that time are when no poll was missed."""
         return self.points.resolution_s((self._polled_at_s or at_s) - at_s)

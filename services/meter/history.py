@@ -114,6 +114,10 @@ class RateGrid:
         first = min(max(from_bin, self._open - self.resolution.bins), self._open)
         return first, self._rates[np.arange(first, self._open) % self.resolution.bins]
 
+    def total(self) -> float:
+        """How many samples all bins hold, the open one included; gaps hold none."""
+        return float(np.nansum(self._rates, dtype=np.float64)) * self.resolution.step_s + self._count
+
     def history(self) -> TrafficHistory:
         """The closed bins, from the first that was measured to the last. Empty when none was."""
         step_s = self.resolution.step_s

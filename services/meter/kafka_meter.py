@@ -35,6 +35,8 @@ ProgressSource = Callable[[], Awaitable[Mapping[int, int] | Progress]]
 The ledger's whole Progress also tells how many samples there are to an offset.
 """
 
+EVENTS_EVERY_S = 30.0
+"""How often the untrained samples are dated by their own timestamps: some twenty calls each time."""
 FIRST_WINDOW_S = 1.0
 """The first rate is measured over this long: a single look at the offsets tells none."""
 
@@ -60,15 +62,20 @@ class KafkaMeter:
         resolutions: Sequence[Resolution] = RESOLUTIONS,
         uncommitted: Uncommitted = "earliest",
         progress: ProgressSource | None = None,
+        fresh_within_s: Callable[[], float] | None = None,
         archive: HistoryArchive | None = None,
+        late_archives: tuple[HistoryArchive, HistoryArchive] | None = None,
         backfill: BackfillTerms | None = None,
+        backfill_turns: asyncio.Semaphore | None = None,
         source: MeterSource | None = None,
         elapsed_s: Callable[[], float] = elapsed_s,
     ) -> None:
         """`progress` replaces the commits, `archive` keeps the history, `source` shares the polls of a fleet.
 
-        Traffic not seen for `gap_s` is a gap in the history. `backfill` rebuilds the past
-        from the cluster, in the background, once the first reading has succeeded.
+        `fresh_within_s` tells the freshness promised as it is now: completed leases are counted as late
+        by it, and `late_archives` keep the counts (of all, of the late ones). Traffic not seen for `gap_s`
+        is a gap in the history. `backfill` rebuilds the past from the cluster, in the background, once
+        the first reading has succeeded and `backfill_turns` has room.
         """
         self._topic = topic
         self._clock = clock
@@ -86,8 +93,19 @@ class KafkaMeter:
             resolutions=resolutions,
             uncommitted=uncommitted,
         )
-        self._keeper = None if archive is None else HistoryKeeper(self.account.rates, archive)
-        self._recall = None if backfill is None else PastRecall(client, topic, self, backfill)
+        self._keepers: list[HistoryKeeper] = []
+        if archive is not None:
+            self._keepers.append(HistoryKeeper(self.account.rates, archive))
+        if late_archives is not None:
+            books = (self.account.lateness.trained, self.account.lateness.late)
+            self._keepers += [
+                HistoryKeeper(book, kept) for book, kept in zip(books, late_archives, strict=True)
+            ]
+        self._recall = (
+            None if backfill is None else PastRecall(client, topic, self, backfill, turns=backfill_turns)
+        )
+        self._fresh_within_s = fresh_within_s
+        self._events_due_s = float("-inf")
         self._trouble = ""
         self._one_at_a_time = asyncio.Lock()
 
@@ -108,8 +126,8 @@ class KafkaMeter:
     def seed(self, past: TrafficHistory) -> None:
         """Take over a past known from elsewhere; what was measured here stays."""
         self.account.rates.seed(past)
-        if self._keeper is not None:
-            self._keeper.forget_saved()
+        for keeper in self._keepers:
+            keeper.forget_saved()
 
     def history(self) -> TrafficHistory:
         """The past arrival rates at `step_s`, gaps as NaN."""
@@ -120,13 +138,6 @@ class KafkaMeter:
         figures = self.account.figures(now_s=self._clock.now_s())
         return figures if self._recall is None else replace(figures, backfilled=self._recall.share)
 
-    def late(
-        self, partition: int, start: int, end: int, *, trained_at_s: float, fresh_within_s: float
-    ) -> int:
-        """How many samples of a completed lease [start, end) were older than the SLO when it ended."""
-        due_s = trained_at_s - fresh_within_s - self._epoch_s()
-        return self.account.arrived_by(partition, start, end, at_s=due_s)
-
     async def read(self) -> TrafficReading:
         """Measure now, or tell the last good reading with what is wrong.
 
@@ -134,17 +145,19 @@ class KafkaMeter:
         call takes a second longer, to see the offsets move.
         """
         async with self._one_at_a_time:
-            if self._keeper is not None:
-                await self._keeper.restore(now_s=self._clock.now_s())
+            for keeper in self._keepers:
+                await keeper.restore(now_s=self._clock.now_s())
             try:
                 reading = await self._measure() or await self._measure_again()
+                if not reading.degraded:
+                    await self._date_events()
             except TrafficUnavailable as error:
                 reading = self.account.fail(error)
             self._tell(reading.degraded)
             if self._recall is not None:
                 self._recall.begin(now_s=self._clock.now_s())
-            if self._keeper is not None:
-                await self._keeper.save(now_s=self._clock.now_s())
+            for keeper in self._keepers:
+                await keeper.save(now_s=self._clock.now_s())
             return reading
 
     async def _measure_again(self) -> TrafficReading:
@@ -159,10 +172,16 @@ class KafkaMeter:
         progress = await self._read_progress()
         poll = await self._source.poll()
         epoch_s = self._epoch_s()
-        reading = self.account.take(poll, progress, epoch_s=epoch_s)
+        fresh_within_s = None if self._fresh_within_s is None else self._fresh_within_s()
+        reading = self.account.take(poll, progress, epoch_s=epoch_s, fresh_within_s=fresh_within_s)
         if not self.account.doubtful:
             return reading
         return await self._source.with_times(partial(self.account.date, epoch_s=epoch_s))
+
+    async def _date_events(self) -> None:
+        if self._elapsed_s() >= self._events_due_s:
+            self._events_due_s = self._elapsed_s() + EVENTS_EVERY_S
+            await self._source.with_times(partial(self.account.date_events, now_s=self._clock.now_s()))
 
     def _epoch_s(self) -> float:
         """The wall clock's date of elapsed second zero, as it is set now."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
 from services.control.errors import TrafficUnavailable
+from services.meter.offset_admin import OffsetAdmin
 
 EMBEDDED_CLUSTER = "mockCluster"
 """How the ids of librdkafka's own clusters begin; describing topics hangs there, and has no topic ids."""
@@ -33,7 +33,7 @@ class TopicLayouts:
     """Asks for layouts. Blocking."""
 
     def __init__(
-        self, admin: AdminClient, *, cluster: str, timeout_s: float, elapsed_s: Callable[[], float]
+        self, admin: OffsetAdmin, *, cluster: str, timeout_s: float, elapsed_s: Callable[[], float]
     ) -> None:
         self._admin = admin
         self._cluster = cluster
@@ -49,6 +49,7 @@ class TopicLayouts:
     def ask(self, topics: Iterable[str]) -> Mapping[str, Layout]:
         """The layouts of those topics that are there. Raises TrafficUnavailable when no broker answers."""
         at_s, wanted = self._elapsed_s(), list(topics)
+        self._admin.refusal()  # of old; only one from now on explains a silence
         try:
             if self._embedded is None:
                 self._embedded = self._list().cluster_id.startswith(EMBEDDED_CLUSTER)
@@ -81,6 +82,11 @@ class TopicLayouts:
             return self._listed(topics, at_s)
 
     def _silent(self, error: KafkaException) -> TrafficUnavailable:
+        refusal = self._admin.refusal()
+        if refusal:
+            return TrafficUnavailable(
+                f"no broker at {self._cluster} lets us in ({refusal}); check `kafka.options`"
+            )
         return TrafficUnavailable(
             f"no broker at {self._cluster} answers within {self._timeout_s:g} s "
             f"({error.args[0].str()}); check the address and that Kafka is up"

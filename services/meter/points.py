@@ -148,6 +148,14 @@ class EndPoints:
         share = (at_s - self._times[row - 1]) / (self._times[row] - self._times[row - 1])
         return before + int(share * (int(self._ends[row, partition]) - before))
 
+    def reaches(self, at_s: float) -> bool:
+        """Whether the points go back to this instant."""
+        return bool(self._times) and self._times[0] <= at_s
+
+    def oldest_end(self, partition: int) -> int:
+        """What a partition held when the points begin; zero before any."""
+        return int(self._ends[0, partition]) if self._times and partition < self.partitions else 0
+
     def resolution_s(self, age_s: float) -> float:
         """How far apart the points of this age are kept."""
         return next((r.step_s for r in self._resolutions if age_s <= r.keep_s), self._resolutions[-1].step_s)

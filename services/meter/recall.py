@@ -29,8 +29,18 @@ class Remembers(Protocol):
 class PastRecall:
     """Asks the cluster for the past, once. What is known already, from the archive say, is not asked for."""
 
-    def __init__(self, client: Mapping[str, Any], topic: str, meter: Remembers, terms: BackfillTerms) -> None:
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        topic: str,
+        meter: Remembers,
+        terms: BackfillTerms,
+        *,
+        turns: asyncio.Semaphore | None = None,
+    ) -> None:
+        """`turns` is shared by the recalls of a fleet, so that they do not all ask at once."""
         self._client, self._topic, self._meter, self._terms = client, topic, meter, terms
+        self._turns = turns or asyncio.Semaphore(1)
         self._task: asyncio.Task[None] | None = None
         self._stop = threading.Event()
         self._lookups = 0
@@ -49,6 +59,11 @@ class PastRecall:
             await self._task
 
     async def _recall(self, now_s: float) -> None:
+        async with self._turns:
+            if not self._stop.is_set():
+                await self._ask_all(now_s)
+
+    async def _ask_all(self, now_s: float) -> None:
         loop, known = asyncio.get_running_loop(), known_bins(self._meter.history())
 
         def ask() -> None:

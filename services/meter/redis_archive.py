@@ -26,9 +26,10 @@ _WIDTH = 4
 
 
 class RedisArchive:
-    """The archive of one job's traffic."""
+    """The archive of one job's traffic, or of another `series` of counts that go with it."""
 
-    def __init__(self, client: Redis, keys: Keys, job: str) -> None:
+    def __init__(self, client: Redis, keys: Keys, job: str, *, series: str = "") -> None:
+        self._series = f"{series}:" if series else ""
         self._client = client
         self._keys = keys
         self._job = job
@@ -63,7 +64,7 @@ class RedisArchive:
         self._made[resolution.step_s] = self._key(resolution, (end - 1) // BINS_A_STRING)
 
     def _key(self, resolution: Resolution, string: int) -> str:
-        return self._keys.traffic(self._job, f"{resolution.step_s:.9g}:{string}")
+        return self._keys.traffic(self._job, f"{self._series}{resolution.step_s:.9g}:{string}")
 
 
 def _encoded(rates: Bins) -> bytes:

@@ -62,11 +62,40 @@ class ScalingSettings(SettingsGroup):
         return self
 
 
+class BackfillSettings(SettingsGroup):
+    """The past that a new job asks Kafka for, as far as the topic's retention reaches."""
+
+    days: NonNegativeFloat = 7.0
+    """How far back to go, by the minute for the first day and by ten minutes before; 0 asks for nothing."""
+    lookups_max: PositiveInt = 60_000
+    """Offsets looked up by time at most; a week takes some 37,000."""
+    lookups_per_s: PositiveFloat = 2_800.0
+    """Lookups a second at most, of all jobs together: they take turns."""
+
+
 class MeterSettings(SettingsGroup):
     """How traffic is measured."""
 
     window_s: PositiveFloat = 10.0
     """The rate in force is the mean over this long: shorter follows faster, longer is calmer."""
+    gap_s: PositiveFloat = 30.0
+    """Time that nobody looked at for longer than this is a gap in the history, not an average."""
+    history_step_s: tuple[PositiveFloat, ...] = (1.0, 10.0, 60.0)
+    """The resolutions at which past rates are kept."""
+    history_keep_s: tuple[PositiveFloat, ...] = (3_600.0, 86_400.0, 1_209_600.0)
+    """How long each of them is kept."""
+    backfill: BackfillSettings = BackfillSettings()
+
+    @model_validator(mode="after")
+    def _as_many_steps_as_times(self) -> Self:
+        pairs = list(zip(self.history_step_s, self.history_keep_s, strict=False))
+        if len(self.history_step_s) != len(self.history_keep_s) or any(keep < step for step, keep in pairs):
+            raise ValueError(
+                "history_step_s and history_keep_s go in pairs; a step is kept for at least its own length"
+            )
+        if len(set(self.history_step_s)) != len(self.history_step_s):
+            raise ValueError("history_step_s names a resolution twice")
+        return self
 
 
 class ForecastSettings(SettingsGroup):

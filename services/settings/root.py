@@ -24,6 +24,8 @@ class KafkaSettings(SettingsGroup):
     """Passed on to librdkafka as they are: `security.protocol`, `sasl.mechanism`, ..."""
     timeout_s: PositiveFloat = 5.0
     """How long one request to the cluster may take."""
+    metadata_every_s: PositiveFloat = 10.0
+    """How often topics are looked at for new partitions and other leaders."""
 
     @field_validator("bootstrap")
     @classmethod

@@ -14,7 +14,7 @@ from services.store.keys import Keys
 from services.stream.errors import LedgerUnavailable
 from shuffler.errors import LeaseLost, NotOpened
 from shuffler.lease import Lease, Progress
-from shuffler.ledger import Terms, check_counts, watermarks
+from shuffler.ledger import Terms, check_counts, trained_beyond, watermarks
 
 _PARTS: Final = ("state", "partitions", "unleased", "waiting", "leases", "holders", "alive")
 """The keys of a ledger, in the order in which ledger.lua names them."""
@@ -94,7 +94,8 @@ class RedisLedger:
     def progress(self) -> Progress:
         state, books, leases = self._call("progress")
         totals = dict(_pairs(state))
-        upper, ends, undone = {}, {}, []
+        upper, ends = {}, {}
+        undone: list[tuple[int, int, int]] = []
         for name, value in _pairs(books):
             kind, partition = name[0], int(name[2:])
             if kind == "n":
@@ -102,13 +103,16 @@ class RedisLedger:
             elif kind == "e":
                 ends[partition] = int(value)
             else:
-                undone += [(partition, int(text.partition("-")[0])) for text in value.split()]
+                ranges = (text.partition("-") for text in value.split())
+                undone += [(partition, int(start), int(end)) for start, _, end in ranges]
         for text in map(_text, leases):
-            undone.append((int(text.split()[0]), int(text.split()[1])))
+            partition, start, end = map(int, text.split()[:3])
+            undone.append((partition, start, end))
         return Progress(
-            watermarks=watermarks(upper, undone),
+            watermarks=watermarks(upper, [(partition, start) for partition, start, _ in undone]),
             ends=dict(sorted(ends.items())),
             epoch=int(totals["epoch"]),
+            beyond=trained_beyond(upper, undone),
             # A counter exists from its first sample on.
             **{name: int(totals.get(name, 0)) for name in ("trained", "late", "repeated", "lost")},
         )

@@ -47,6 +47,7 @@ class FakeMeter:
     clock: FakeClock
     rate: float = 100.0
     failure: Exception | None = None
+    late_share: float | None = None
 
     async def read(self) -> TrafficReading:
         if self.failure:
@@ -57,6 +58,7 @@ class FakeMeter:
             trained_per_s=self.rate,
             lag=0,
             lag_s=0.0,
+            late_share=self.late_share,
             partition_rates=(self.rate / 4,) * 4,
         )
 

@@ -127,6 +127,25 @@ def test_traffic_beyond_the_maximum_says_which_limit_binds() -> None:
     assert Reason.AT_MAXIMUM in decision.notes
 
 
+def test_a_degraded_meter_is_told_with_the_decision_it_led_to() -> None:
+    seen = an_observation(rate=450)
+    degraded = replace(seen, traffic=replace(seen.traffic, degraded="2 partitions: no leader"))
+
+    decision = decide(degraded, ControlState(), a_policy())
+
+    assert Reason.DEGRADED_METER in decision.notes
+    assert decision.planned == 5, "the last good values are decided on"
+    assert Reason.DEGRADED_METER not in decide(seen, ControlState(), a_policy()).notes
+
+
+def test_the_late_share_is_among_the_numbers_where_it_is_counted() -> None:
+    seen = an_observation()
+    counted = replace(seen, traffic=replace(seen.traffic, late_share=0.02))
+
+    assert decide(counted, ControlState(), a_policy()).numbers["late_share"] == 0.02
+    assert "late_share" not in decide(seen, ControlState(), a_policy()).numbers
+
+
 def test_lost_workers_are_told_once() -> None:
     first = decide(an_observation(pool=a_pool(2, failures=1)), ControlState(), a_policy())
     second = decide(an_observation(pool=a_pool(2, failures=1)), first.state, a_policy())

@@ -16,6 +16,7 @@ from services.controller import controller as controller_module
 from services.controller.controller import Controller
 from services.controller.desk import Caller
 from services.controller.snapshot import ModelScore
+from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.settings.job import MeterSettings, SloSettings
 from services.store.jobs import MemoryJobs
@@ -46,7 +47,7 @@ class FakeWiring:
         self.leadership = FakeLeadership(1)
         self.store = FakeStore()
         self.clock = YieldingClock()
-        self.meters: dict[str, FakeMeter] = {}
+        self.fake_meters: dict[str, FakeMeter] = {}
         self.pools: dict[str, FakePool] = {}
         self.opened: list[str] = []
         self.trouble = ""
@@ -54,12 +55,20 @@ class FakeWiring:
         self.events = self.jobs.events
         self.snapshots = MemorySnapshots()
         self.forgotten: list[str] = []
+        self.meter_figures: dict[str, MeterFigures] = {}
+        self.taken_over: list[tuple[str, float]] = []
 
     async def progress(self, name: str) -> Progress:
         return Progress({}, {}, trained=100, late=1, repeated=0, lost=0, epoch=1)
 
     def scores(self, name: str) -> tuple[ModelScore, ...]:
         return ()
+
+    def meters(self) -> dict[str, MeterFigures]:
+        return self.meter_figures
+
+    def take_over(self, name: str, job: JobSettings) -> None:
+        self.taken_over.append((name, job.slo.fresh_within_s))
 
     async def forget(self, name: str) -> None:
         self.forgotten.append(name)
@@ -70,7 +79,7 @@ class FakeWiring:
     @asynccontextmanager
     async def open_job(self, name: str, job: JobSettings) -> AsyncIterator[Ports]:
         self.opened.append(name)
-        meter = self.meters.setdefault(name, FakeMeter(self.clock))
+        meter = self.fake_meters.setdefault(name, FakeMeter(self.clock))
         pool = self.pools.setdefault(name, FakePool())
         yield Ports(self.clock, self.leadership, meter, NoForecasts(), pool, NoTelemetry(), self.store)
 
@@ -102,7 +111,7 @@ async def test_a_job_that_breaks_is_opened_again_and_the_others_never_notice(
     wiring: FakeWiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller_module, "_RESTART_AFTER_S", 0.0)
-    wiring.meters["bad"] = FakeMeter(wiring.clock, failure=RuntimeError("a bug"))
+    wiring.fake_meters["bad"] = FakeMeter(wiring.clock, failure=RuntimeError("a bug"))
 
     async with running(a_controller(wiring, "bad", "good")) as ticks:
         await eventually_async(
@@ -115,8 +124,8 @@ async def test_a_job_that_breaks_is_opened_again_and_the_others_never_notice(
 
 
 async def test_a_job_that_cannot_be_measured_holds_while_another_is_resized(wiring: FakeWiring) -> None:
-    wiring.meters["away"] = FakeMeter(wiring.clock, failure=TrafficUnavailable("no broker"))
-    wiring.meters["busy"] = FakeMeter(wiring.clock, rate=4500)
+    wiring.fake_meters["away"] = FakeMeter(wiring.clock, failure=TrafficUnavailable("no broker"))
+    wiring.fake_meters["busy"] = FakeMeter(wiring.clock, rate=4500)
 
     async with running(a_controller(wiring, "away", "busy")):
         await eventually_async(lambda: "busy" in wiring.pools and wiring.pools["busy"].asked, what="a resize")
@@ -166,7 +175,7 @@ BY = Caller("ann", "admin")
 
 async def test_a_change_holds_from_the_next_tick_on(wiring: FakeWiring) -> None:
     controller = a_controller(wiring, "clicks")
-    wiring.meters["clicks"] = FakeMeter(wiring.clock, rate=4500)
+    wiring.fake_meters["clicks"] = FakeMeter(wiring.clock, rate=4500)
 
     async with running(controller) as ticks:
         await eventually_async(lambda: ticks, what="a tick")
@@ -192,12 +201,13 @@ async def test_a_paused_job_is_left_as_it_is_and_a_new_slo_reaches_the_metrics(w
         await eventually_async(
             lambda: ticks[-1].decision is not None and ticks[-1].decision.reason == "paused", what="a pause"
         )
-        wiring.meters["clicks"].rate = 9000
+        wiring.fake_meters["clicks"].rate = 9000
         asked = len(wiring.pools["clicks"].asked)
         seen = len(ticks)
         await eventually_async(lambda: len(ticks) > seen + 3, what="more ticks")
 
     assert len(wiring.pools["clicks"].asked) == asked
+    assert wiring.taken_over[-1] == ("clicks", 7.0), "the meter counts lateness by the new promise"
 
 
 async def test_a_job_made_at_run_time_runs_and_a_deleted_one_drains(wiring: FakeWiring) -> None:
@@ -263,3 +273,19 @@ class EmptyingPool(FakePool):
 
     async def observe(self) -> PoolState:
         return PoolState(requested=self.requested) if self.requested == 0 else await super().observe()
+
+
+async def test_the_late_share_shown_is_that_by_arrival_once_the_meter_counts(wiring: FakeWiring) -> None:
+    controller = a_controller(wiring, "clicks", "views")
+    wiring.fake_meters["views"] = FakeMeter(wiring.clock, late_share=0.25)
+
+    async with running(controller) as ticks:
+        await eventually_async(lambda: {tick.job for tick in ticks} == {"clicks", "views"}, what="ticks")
+        counted, not_counted = await controller.snapshot("views"), await controller.snapshot("clicks")
+
+    assert counted is not None
+    assert counted.quality is not None
+    assert (counted.quality.late_share, counted.quality.late_share_by_event_time) == (0.25, 0.01)
+    assert not_counted is not None
+    assert not_counted.quality is not None
+    assert not_counted.quality.late_share == 0.01

@@ -84,14 +84,14 @@ class Controller:
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, operations: int, log: Path) -> None:
         self.process = process
-        self._address = f"http://127.0.0.1:{port}"
-        self._operations = f"http://127.0.0.1:{operations}"
+        self.address = f"http://127.0.0.1:{port}"
+        self.operations = f"http://127.0.0.1:{operations}"
         self._log = log
 
     def get(self, path: str) -> Any:
         """The JSON answer, whatever the status; None while nobody listens."""
         try:
-            server = self._address if path.startswith("/v1/") else self._operations
+            server = self.address if path.startswith("/v1/") else self.operations
             with urllib.request.urlopen(server + path, timeout=10) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as answer:

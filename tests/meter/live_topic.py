@@ -19,9 +19,11 @@ from tests.waiting import eventually, eventually_async
 class LiveTopic:
     """Writes to and commits on one topic. Every call returns when the cluster has acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, group: str, *, options: Mapping[str, str] | None = None
+    ) -> None:
         self.bootstrap, self.topic, self.group = bootstrap, topic, group
-        self.client = {"bootstrap.servers": bootstrap, "log_level": 2}
+        self.client = {"bootstrap.servers": bootstrap, "log_level": 2, **(options or {})}
         self._producer = Producer(self.client)
 
     def produce(self, *counts: int, size: int = 20, at_s: float | None = None) -> None:

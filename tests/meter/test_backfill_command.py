@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import csv
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +16,17 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from forecasting.history import TrafficHistory
+from services.cli import backfill as command
 from services.cli.backfill import backfill
+from services.control.errors import TrafficUnavailable
 from services.meter.archive import HistoryKeeper
 from services.meter.history import RateHistory
+from services.meter.kafka_offsets import KafkaOffsets
 from services.meter.redis_archive import RedisArchive
 from services.settings.root import RedisSettings
 from services.store.connect import connect
 from services.store.keys import Keys
+from tests.meter.conftest import Answer, matrix
 from tests.meter.live_topic import LiveTopic
 from tests.servers.kafka import KafkaUnderTest, TopicFactory
 
@@ -106,6 +112,59 @@ def test_the_topics_own_past_can_be_written_to_a_file(
     rates = np.array([float(row["rate"]) for row in rows if row["rate"]])
     assert len(rates) >= 85
     assert np.median(rates) == pytest.approx(0.2)
+
+
+@pytest.mark.real_broker
+def test_one_that_was_stopped_goes_on_where_it_was(
+    kafka: KafkaUnderTest,
+    topic: TopicFactory,
+    config: Path,
+    redis_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live = LiveTopic(kafka.bootstrap, topic(partitions=1), "unused")
+    for minute in range(300, 0, -1):
+        live.produce(6, at_s=NOW_S - 60 * minute)
+    monkeypatch.setenv("PENSTOCK_KAFKA__BOOTSTRAP", kafka.bootstrap)
+    monkeypatch.setattr(command, "SAVE_EVERY_S", 0.0)
+    asked: list[float] = []
+    first: set[float] = set()
+    whole = KafkaOffsets.at_times
+
+    def stopped_at_150(self: KafkaOffsets, name: str, wanted: Sequence[tuple[int, float]]) -> Sequence[int]:
+        asked.extend(at_s for _, at_s in wanted)
+        if len(asked) == 150 and not first:
+            raise TrafficUnavailable("the cable was pulled")
+        return whole(self, name, wanted)
+
+    monkeypatch.setattr(KafkaOffsets, "at_times", stopped_at_150)
+    options = ("--job", "clicks", "--config", str(config), "--topic", live.topic, "--days", "1")
+
+    assert run(*options).exit_code == 1
+    kept = archived(redis_url).known
+    assert 100 <= kept < 200, "what had come until then was saved"
+    first |= set(asked)
+    asked.clear()
+    assert run(*options).exit_code == 0
+
+    assert archived(redis_url).known >= 290
+    again = [at_s for at_s in asked if at_s in first]
+    assert len(again) <= 70, "no more than the piece it was stopped in"
+
+
+def test_prometheus_gives_a_past_too(
+    config: Path, redis_url: str, prometheus: Callable[[Answer], str]
+) -> None:
+    def answer(asked: dict[str, str]) -> tuple[int, Any]:
+        edges = np.arange(float(asked["start"]), float(asked["end"]) + 1, float(asked["step"]))
+        return matrix([(at_s, "42") for at_s in edges])
+
+    options = ("--prometheus", prometheus(answer), "--query", "sum(rate(x[1m]))", "--days", "0.5")
+    result = run("--job", "clicks", "--config", str(config), *options)
+
+    assert result.exit_code == 0, result.output
+    assert set(archived(redis_url).rates) == {42.0}
+    assert "12.0 hours of past, 100% of them known" in result.output
 
 
 @pytest.mark.parametrize(

@@ -309,19 +309,65 @@ async def test_where_kafka_cannot_tell_their_age_the_reading_says_so(
     assert "at least" in reading.degraded
 
 
-async def test_late_samples_are_counted_by_their_arrival(
+async def test_late_samples_are_counted_by_their_arrival_and_outlive_the_meter(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    """Trained forty seconds after arrival, where thirty were promised, then where fifty were."""
+    promise_s, archives = 30.0, (MemoryArchive(), MemoryArchive())
+
+    async def progress() -> Progress:
+        done = {
+            p: max(0, end - 40 * rate)
+            for p, (end, rate) in enumerate(zip(topic.ends, (100, 50), strict=True))
+        }
+        return Progress(done, {}, trained=sum(done.values()), late=0, repeated=0, lost=0, epoch=1)
+
+    settings = {"progress": progress, "fresh_within_s": lambda: promise_s, "late_archives": archives}
+    meter = opened(**settings)
+    late = await run(meter, clock, 160)
+    promise_s = 50.0
+    half_late = await run(meter, clock, 120)
+    again = await opened(**settings).read()
+
+    assert late.late_share == 1.0
+    assert half_late.late_share == pytest.approx(0.5, abs=0.01)
+    assert again.late_share == pytest.approx(0.5, abs=0.3), "but for the minute that was not closed"
+    assert meter.figures().late == pytest.approx(120 * 150, rel=0.02)
+
+
+async def test_without_leases_nobody_counts_the_late_ones(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    meter = opened(fresh_within_s=lambda: 30.0)
+
+    assert (await run(meter, clock, 60)).late_share is None
+
+
+async def test_the_event_time_age_is_told_apart_from_the_arrivals(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    """Records that were an hour old when they arrived."""
+    meter = opened()
+    await meter.read()
+    topic.dates_s = [clock.now_s() - 3600.0 + n / 100 for n in range(1000)]
+    topic.base, topic.per_s, topic.committed = [1000, 0], [0, 0], {0: 0}
+
+    reading = await run(meter, clock, 40)
+
+    assert reading.lag_s <= 45.0
+    assert meter.figures().event_age_s == pytest.approx(3600.0 + 40.0, abs=35.0)
+
+
+async def test_an_event_time_that_kafka_cannot_tell_is_not_zero(
     opened: Open, topic: ScriptedTopic, clock: ManualClock
 ) -> None:
     meter = opened()
-    await meter.read()
-    topic.base = [0, 0]
-    await run(meter, clock, 59)
+    await run(meter, clock, 3)
+    assert meter.figures().event_age_s is None
 
-    late = meter.late(0, 2000, 6000, trained_at_s=clock.now_s(), fresh_within_s=30.0)
-
-    assert late == pytest.approx(1000, abs=100), "those of the first thirty seconds, from 2000 on"
-    assert meter.late(0, 5000, 6000, trained_at_s=clock.now_s(), fresh_within_s=30.0) == 0
-    assert meter.late(0, 0, 1000, trained_at_s=clock.now_s(), fresh_within_s=30.0) == 1000
+    topic.keeps_up = True
+    await run(meter, clock, 40)
+    assert meter.figures().event_age_s == 0.0, "nothing is untrained"
 
 
 async def test_history_survives_a_restart(opened: Open, topic: ScriptedTopic, clock: ManualClock) -> None:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from tests.servers import docker
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -193,8 +194,16 @@ def _create_with_admin(bootstrap: str) -> CreateTopic:
     def create(name: str, partitions: int, config: Mapping[str, str] | None) -> None:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin.create_topics([topic], operation_timeout=30, request_timeout=30)[name].result()
+        # The controller has said yes; the broker hears of it a moment later.
+        eventually(lambda: len(_led(admin, name)) == partitions, what=f"topic {name}")
 
     return create
+
+
+def _led(admin: AdminClient, topic: str) -> list[int]:
+    """The partitions that have a leader, as the broker knows it."""
+    found = admin.list_topics(timeout=10).topics.get(topic)
+    return [] if found is None else [part.id for part in found.partitions.values() if part.leader >= 0]
 
 
 _STARTS: dict[Kind, Callable[[ExitStack], KafkaUnderTest]] = {

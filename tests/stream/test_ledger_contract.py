@@ -44,6 +44,20 @@ def test_processes_share_the_work_without_overlap(shared: LedgerUnderTest) -> No
     assert len({lease.token for lease in leases}) == 3
 
 
+def test_progress_tells_what_is_trained_beyond_the_watermark(shared: LedgerUnderTest) -> None:
+    ledger = opened(shared, {0: 40, 1: 10})
+    first, second, third = (acquired(ledger, "a", prefer=(0,)) for _ in range(3))
+
+    ledger.complete(third, trained=10, late=0)
+    ledger.release(second, upto=15, trained=5, late=0)
+
+    assert ledger.progress().watermarks == {0: 0, 1: 0}
+    assert ledger.progress().beyond == {0: ((10, 15), (20, 30))}
+    ledger.complete(first, trained=10, late=0)
+    assert ledger.progress().watermarks[0] == 15
+    assert ledger.progress().beyond == {0: ((20, 30),)}
+
+
 def test_a_lease_says_when_it_expires(shared: LedgerUnderTest) -> None:
     ledger = opened(shared, {0: 10})
 
