@@ -60,6 +60,8 @@ class Situation:
     """Busy fraction of each ready worker that reported; a ready one that is missing did not."""
     history: TrafficHistory | None = None
     """Traffic before this tick, as the meter has it."""
+    starting_since_s: tuple[float, ...] = ()
+    """When each worker that does not train yet was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,5 @@ class Sizing:
     workers: int
     reason: Reason
     numbers: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[Reason, ...] = ()
+    """What else an operator should know: a fallback in force, a promise that cannot be kept."""

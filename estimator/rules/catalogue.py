@@ -35,6 +35,15 @@ class UnknownRule(ValueError):
     """No such rule, or no such option of it."""
 
 
+def takes(name: str, option: str) -> bool:
+    """Whether the rule called `name` has this option.
+
+    >>> takes("penstock", "season_s"), takes("reactive", "season_s")
+    (True, False)
+    """
+    return name in RULES and option in inspect.signature(RULES[name]).parameters
+
+
 def rule_named(name: str, options: Mapping[str, float] | None = None) -> Rule[Any]:
     """The rule called `name`, its knobs set from `options`.
 

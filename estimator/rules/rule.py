@@ -11,6 +11,10 @@ from estimator.situation import Situation, Sizing
 Memory = TypeVar("Memory")
 
 
+def nothing() -> None:
+    """Most rules need no preparation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Memory]):
     """A pure function from (situation, memory) to (sizing, memory), with its name and kind of memory.
@@ -27,6 +31,8 @@ class Rule(Generic[Memory]):
     """How often the original decides; it keeps this pace itself when asked more often. None: every tick."""
     foresees: bool = False
     """Whether it looks at the forecast; a simulation need not make one that nobody reads."""
+    prepare: Callable[[], None] = nothing
+    """Slow work that needs no situation, such as compiling: done before the first tick, it delays none."""
 
 
 def is_due(last_s: float | None, now_s: float, period_s: float) -> bool:

@@ -19,6 +19,9 @@ WORDS: dict[Reason, str] = {
     Reason.STALE_METER: "Traffic could not be measured: the last plan is held.",
     Reason.DEGRADED_METER: "Part of the traffic could not be measured: the last good values stand in for it.",
     Reason.NO_FORECAST: "No model had enough history: sized from what is seen.",
+    Reason.BAD_FORECAST: "The forecast has been far off lately: sized from what is seen meanwhile.",
+    Reason.SLO_BELOW_LEAD_TIME: "A worker takes longer to start than a sample may wait: "
+    "only what is forecast can be on time.",
     Reason.FALLBACK_FORECAST: "The first forecasting model could not speak; a simpler one did.",
     Reason.WORKERS_LOST: "Workers died or cannot start; the pool replaces them.",
     Reason.RECOMMEND_ONLY: "The job only recommends: the plan is recorded, not carried out.",

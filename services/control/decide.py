@@ -46,7 +46,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         requested=seen.pool.requested,
         ready=seen.pool.ready,
         reason=sizing.reason,
-        notes=_notes(seen, state, policy, bound),
+        notes=tuple(dict.fromkeys((*sizing.notes, *_notes(seen, state, policy, bound)))),
         numbers=_numbers(seen, sizing, capacity, planned),
         resize=resize,
         assignment=None if assignment == state.assignment else assignment,
@@ -110,6 +110,7 @@ def _situation(seen: Observation, policy: Policy, capacity: Capacity, limits: Li
         partition_lags=traffic.partition_lags,
         busy_by_worker=busy,
         history=seen.history,
+        starting_since_s=tuple(w.started_at_s for w in pool.workers if w.phase is WorkerPhase.STARTING),
     )
 
 
@@ -196,7 +197,7 @@ def _notes(
 
 def _numbers(seen: Observation, sizing: Sizing, capacity: Capacity, planned: int) -> dict[str, float]:
     traffic = seen.traffic
-    late = {} if traffic.late_share is None else {"late_share": traffic.late_share}
+    late = {} if traffic.late_share is None else {"late_share_measured": traffic.late_share}
     return {
         "rate_per_s": traffic.rate_per_s,
         "trained_per_s": traffic.trained_per_s,

@@ -176,11 +176,15 @@ class Controller:
             if latest.version != record.version and not latest.deleted:
                 record = latest
                 self._wiring.take_over(name, record.settings)
-                loop.policy = record.policy(stale_after_s=stale_after_s)
+                policy = record.policy(stale_after_s=stale_after_s)
+                await asyncio.to_thread(policy.rule.prepare)
+                loop.policy = policy
                 log.info("job_policy_replaced", job=name, version=record.version)
 
+        first = record.policy(stale_after_s=stale_after_s)
+        await asyncio.to_thread(first.rule.prepare)
         async with self._wiring.open_job(name, record.settings) as ports:
-            loop = JobLoop(name, record.policy(stale_after_s=stale_after_s), ports, tell=tell)
+            loop = JobLoop(name, first, ports, tell=tell)
             await loop.run(interval_s=self._settings.controller.tick_s, prepare=take_over)
 
     def _record(self, name: str) -> JobRecord:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from estimator.capacity import Capacity
-from estimator.rules import rule_named
+from estimator.rules import Rule, rule_named, takes
 from estimator.situation import Limits, Slo
 from services.control.types import Mode, Policy, Shuffle
 from services.settings.group import SettingsGroup
@@ -178,13 +178,19 @@ class JobSettings(SettingsGroup):
         """The consumer group of this job when it is called `job`."""
         return self.group or f"penstock-{job}"
 
+    def _rule(self) -> Rule[Any]:
+        """The rule with its options; one that knows days knows how long they are."""
+        scaling = self.scaling
+        season = {"season_s": self.forecast.season_s} if takes(scaling.rule, "season_s") else {}
+        return rule_named(scaling.rule, season | scaling.rule_options)
+
     def policy(self, *, stale_after_s: float) -> Policy:
         """What the tick needs of all this."""
         scaling = self.scaling
         return Policy(
             slo=Slo(self.slo.fresh_within_s, self.slo.late_share_target),
             limits=Limits(scaling.workers_min, scaling.workers_max),
-            rule=rule_named(scaling.rule, scaling.rule_options),
+            rule=self._rule(),
             capacity_prior=Capacity(scaling.rate_per_worker),
             lead_time_s=scaling.lead_time_s,
             pause_s=scaling.pause_s,

@@ -28,7 +28,7 @@ class PolicyKind:
 
 
 KINDS: Mapping[str, PolicyKind] = {
-    "penstock": PolicyKind("penstock", UTILISATIONS),
+    "penstock": PolicyKind("penstock", tuple({"late_share_target": share} for share in LATE_SHARES)),
     "kale": PolicyKind(
         "kale",
         tuple(

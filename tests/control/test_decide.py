@@ -142,8 +142,8 @@ def test_the_late_share_is_among_the_numbers_where_it_is_counted() -> None:
     seen = an_observation()
     counted = replace(seen, traffic=replace(seen.traffic, late_share=0.02))
 
-    assert decide(counted, ControlState(), a_policy()).numbers["late_share"] == 0.02
-    assert "late_share" not in decide(seen, ControlState(), a_policy()).numbers
+    assert decide(counted, ControlState(), a_policy()).numbers["late_share_measured"] == 0.02
+    assert "late_share_measured" not in decide(seen, ControlState(), a_policy()).numbers
 
 
 def test_lost_workers_are_told_once() -> None:

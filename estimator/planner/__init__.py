@@ -1,0 +1,1 @@
+"""Model-predictive sizing: candidate pool sizes rolled through the queue over likely futures."""

@@ -1,0 +1,73 @@
+"""The error budget: how much was late over the last days, and what lateness costs because of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DAYS = 7.0
+"""The budget's window, in seasons: days, unless time runs faster."""
+BUCKETS = 28
+PRICE_AT = 0.06
+"""Price of a late sample at the target's own rate: PRICE_AT / late_share_target works of a sample."""
+SWING_MAX = 10.0
+"""How far feedback may move the price, either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBudget:
+    """Samples trained and samples late, in buckets over a rolling week.
+
+    Parts of the week not seen yet count as if they had kept the target: a first bad
+    hour is no reason to panic, nor a first good one to be careless.
+    """
+
+    trained: tuple[float, ...] = ()
+    late: tuple[float, ...] = ()
+    bucket: int = 0
+    """Number of the newest bucket since time began."""
+
+    def seen(self, now_s: float, trained: float, late: float, *, season_s: float) -> ErrorBudget:
+        """The budget with what was trained just before `now_s`, and how much of it was late."""
+        bucket = int(now_s // (DAYS * season_s / BUCKETS))
+        behind = bucket - self.bucket
+        if not self.trained or behind >= BUCKETS or behind < 0:  # the first, or time jumped
+            return ErrorBudget((trained,), (late,), bucket)
+        empty = (0.0,) * behind
+        done, missed = (*self.trained, *empty)[-BUCKETS:], (*self.late, *empty)[-BUCKETS:]
+        return ErrorBudget((*done[:-1], done[-1] + trained), (*missed[:-1], missed[-1] + late), bucket)
+
+    def late_share(self, target: float) -> float:
+        """Late share over the window, what is unknown at the target.
+
+        >>> ErrorBudget((100.0,) * 14, (2.0,) * 14).late_share(0.01)
+        0.015
+        """
+        trained = sum(self.trained)
+        if trained <= 0:
+            return target
+        known = len(self.trained) / BUCKETS
+        return known * sum(self.late) / trained + (1 - known) * target
+
+    def price(self, target: float) -> float:
+        """What a late sample costs, in works of one sample (the worker time that training it takes).
+
+        Too much late so far makes lateness dearer, by the square of the ratio; too
+        little makes it cheaper.
+        """
+        target = min(max(target, 1e-6), 1.0)
+        swing = (self.late_share(target) / target) ** 2
+        return PRICE_AT / target * min(max(swing, 1 / SWING_MAX), SWING_MAX)
+
+
+def late_part(lag_before_s: float, lag_now_s: float, slo_s: float) -> float:
+    """The share of the time between two readings in which what was trained was late.
+
+    The age of the oldest sample goes from one to the other in a line.
+
+    >>> late_part(50.0, 70.0, 60.0), late_part(0.0, 59.0, 60.0), late_part(90.0, 61.0, 60.0)
+    (0.5, 0.0, 1.0)
+    """
+    low, high = sorted((lag_before_s, lag_now_s))
+    if high <= slo_s:
+        return 0.0
+    return 1.0 if low >= slo_s else (high - slo_s) / (high - low)

@@ -1,0 +1,150 @@
+"""What the planner's own forecast looks at: recent levels, slopes, and the same time before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimator.planner.compiled import compiled
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+LONGEST = 64
+"""Bins of the longest recent mean."""
+RECENT = 8
+"""Features of the recent past; each season adds one more than there are knots."""
+WIDTH = 8
+"""Bins over which a season before is averaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Which features a model uses, all in bins."""
+
+    ahead: int
+    """Bins forecast."""
+    seasons: tuple[int, ...]
+    """Lengths of the seasons known in full."""
+
+    @property
+    def reach(self) -> int:
+        """Bins before the origin that a row needs."""
+        return max([2 * LONGEST, *(season + LONGEST for season in self.seasons)])
+
+    @property
+    def lengths(self) -> Places:
+        """The seasons, for compiled code."""
+        return np.array(self.seasons, dtype=np.int64)
+
+    @property
+    def knots(self) -> Places:
+        """Bins ahead at which a season before is looked up."""
+        chosen = sorted({max(1, round(self.ahead * part)) for part in (0.15, 0.4, 0.7, 1.0)})
+        return np.array(chosen, dtype=np.int64)
+
+
+@compiled
+def _mean(levels: Floats, last: int, many: int) -> float:
+    total = 0.0
+    for place in range(last - many + 1, last + 1):
+        total += levels[place]
+    return total / many
+
+
+@compiled
+def row(levels: Floats, origin: int, seasons: Places, knots: Places, into: Floats) -> None:
+    """The features at bin `origin`, all relative to the level there.
+
+    So the plainest forecast, that all stays as it is, is the row of zero weights.
+    """
+    now = levels[origin]
+    window = 2
+    for place in range(6):
+        into[place] = _mean(levels, origin, window) - now
+        window *= 2
+    into[6] = _mean(levels, origin, 4) - _mean(levels, origin - 8, 4)
+    into[7] = _mean(levels, origin, 16) - _mean(levels, origin - 32, 16)
+    here = _mean(levels, origin, 16)
+    place = RECENT
+    for season in seasons:
+        before = origin - season
+        base = _mean(levels, before + WIDTH // 2, WIDTH)
+        for knot in knots:
+            ahead = min(before + knot + WIDTH // 2, origin)
+            into[place] = _mean(levels, ahead, WIDTH) - base
+            place += 1
+        into[place] = _mean(levels, before, 16) - here
+        place += 1
+    into[place] = 1.0
+
+
+@compiled
+def rows(levels: Floats, origins: Places, seasons: Places, knots: Places) -> Floats:
+    """One row for each origin."""
+    found = np.empty((len(origins), RECENT + len(seasons) * (len(knots) + 1) + 1))
+    for place in range(len(origins)):
+        row(levels, origins[place], seasons, knots, found[place])
+    return found
+
+
+@compiled
+def logarithms(rates: Floats, quiet: float) -> Floats:
+    """The logarithm of the rates, none below `quiet`; a gap takes the value before it."""
+    levels = np.empty(len(rates))
+    last = np.log(quiet)
+    for place in range(len(rates)):
+        if not np.isnan(rates[place]):
+            last = np.log(max(rates[place], quiet))
+        levels[place] = last
+    return levels
+
+
+@compiled
+def recent_high(levels: Floats, place: int, guard: int) -> float:
+    """The highest mean of three levels that ends within the `guard` bins before `place`."""
+    high = -np.inf
+    for last in range(max(place - guard, 2), place):
+        high = max(high, (levels[last] + levels[last - 1] + levels[last - 2]) / 3)
+    return high
+
+
+@compiled
+def guarded(levels: Floats, guard: int, fall: float) -> Floats:
+    """Levels without sudden dips: a short outage is not a quiet future.
+
+    A level lies at most `fall` below the recent high. What stays low longer than the
+    `guard` bins is believed.
+    """
+    calm = levels.copy()
+    for place in range(len(levels)):
+        calm[place] = max(levels[place], recent_high(levels, place, guard) - fall)
+    return calm
+
+
+@compiled
+def falls(levels: Floats, guard: int) -> Floats:
+    """How far each level lies below the recent high."""
+    depth = np.zeros(len(levels))
+    for place in range(3, len(levels)):
+        depth[place] = recent_high(levels, place, guard) - levels[place]
+    return depth
+
+
+@compiled
+def surprises(  # noqa: PLR0917 - compiled
+    levels: Floats, origins: Places, seasons: Places, knots: Places, range_: Floats, first: Floats
+) -> Floats:
+    """Errors of the one-step forecast `first` at each origin, made from the bin before it."""
+    errors = np.empty(len(origins))
+    into = np.empty(len(first))
+    for place in range(len(origins)):
+        origin = origins[place] - 1
+        row(levels, origin, seasons, knots, into)
+        said = 0.0
+        for i in range(len(first)):
+            said += first[i] * min(max(into[i], range_[0, i]), range_[1, i])
+        errors[place] = levels[origin + 1] - levels[origin] - said
+    return errors

@@ -1,0 +1,83 @@
+"""Likely futures: paths of the arrival rate with the chance of each, on the rollout's steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from estimator.planner.features import Floats
+from estimator.planner.timing import Timing
+from estimator.planner.traffic_model import Outlook, Recent, TrafficModel
+from forecasting.forecast import Forecast
+
+JUMP = 3.0
+"""A rise of more than this many usual one-bin errors is a jump: the level itself has moved."""
+JUMP_STAYS = 0.9
+"""The part of a jump that is expected to stay."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Futures:
+    """`rates[p, k]`: the rate of future p in step k of the rollout; `typical[k]` the one in the middle."""
+
+    rates: Floats
+    chances: Floats
+    typical: Floats
+
+    def quantile(self, level: float, step: int) -> float:
+        """The rate that is not exceeded with chance `level` in a step.
+
+        >>> two = np.array([[1.0], [3.0]])
+        >>> Futures(two, np.array([0.9, 0.1]), two[0]).quantile(0.95, 0)
+        3.0
+        """
+        column = self.rates[:, step]
+        order = np.argsort(column, kind="stable")
+        reached = np.searchsorted(np.cumsum(self.chances[order]), level - 1e-9)
+        return float(column[order][min(int(reached), len(order) - 1)])
+
+
+def futures_of(
+    model: TrafficModel, outlook: Outlook, timing: Timing, *, elapsed_s: float, live: float | None
+) -> Futures:
+    """A log path with the model's own past errors around it.
+
+    `live` is the rate of the bin that is filling since `elapsed_s`; None when nothing is known
+    of it, and the path starts with it.
+    """
+    paths = np.exp(outlook.ahead + outlook.volatility * model.errors)
+    typical = np.exp(outlook.ahead)
+    if live is not None:
+        paths = np.concatenate([np.full((len(paths), 1), live), paths], axis=1)
+        typical = np.concatenate([[live], typical])
+    bins = _bins(timing, elapsed_s, len(typical))
+    return Futures(np.ascontiguousarray(paths[:, bins]), model.chances, typical[bins])
+
+
+def with_live(model: TrafficModel, recent: Recent, before: Outlook, live: float) -> Outlook:
+    """The path after the bin that is filling, whose rate seems to be `live`.
+
+    `before` is what was expected without it. A regression on usual days believes a jump only
+    in part, and waiting for the rest is late: a rise beyond all usual error moves the whole path.
+    """
+    outlook = model.outlook(recent, live)
+    rise = outlook.level - float(before.ahead[0])
+    if rise <= JUMP * outlook.volatility * model.step1:
+        return outlook
+    moved = np.append(before.ahead[1:], before.ahead[-1]) + JUMP_STAYS * rise
+    return Outlook(np.maximum(outlook.ahead, moved), outlook.volatility, outlook.level)
+
+
+def given_path(forecast: Forecast, timing: Timing, *, from_s: float, many: int) -> Floats:
+    """Log of a given forecast's median for `many` bins from `from_s` on; past its end, its last."""
+    at_s = from_s - forecast.issued_at_s + (np.arange(many) + 0.5) * timing.bin_s
+    bins = np.clip((at_s // forecast.step_s).astype(np.int64), 0, forecast.paths.shape[1] - 1)
+    logs: Floats = np.log(np.maximum(forecast.path(0.5)[bins], 1e-9))
+    return logs
+
+
+def _bins(timing: Timing, elapsed_s: float, many: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The bin that each step of the rollout lies in; past the last one, the last."""
+    at_s = elapsed_s + (np.arange(timing.steps) + 0.5) * timing.step_s
+    return np.minimum((at_s // timing.bin_s).astype(np.int64), many - 1)

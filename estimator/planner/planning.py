@@ -1,0 +1,160 @@
+"""When to plan, and the plan: model, live rate, futures and price put together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from estimator.capacity import Capacity
+from estimator.planner.choice import Choice, Weighing
+from estimator.planner.features import Floats
+from estimator.planner.futures import Futures, futures_of, given_path, with_live
+from estimator.planner.memory import Held, PlannerMemory, noted
+from estimator.planner.scores import Said
+from estimator.planner.timing import Timing
+from estimator.planner.traffic_model import Outlook, Recent, TrafficModel, fit
+from estimator.reason import Reason
+from estimator.situation import Limits, Situation, Slo
+from forecasting.history import TrafficHistory
+
+LIVE_FROM = 0.15
+"""Share of a bin that must have passed before its rate so far is waited for no longer."""
+HEARD_FROM = 0.05
+"""Share of a bin that must have been seen before its rate so far says anything."""
+NEWS = 2.0
+"""A live rate this many usual errors away from the one planned with is planned for at once."""
+HISTORY_SEASONS = 28
+REFIT_BINS = 1440
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What was chosen, and the futures that it was chosen for."""
+
+    choice: Choice
+    futures: Futures
+
+
+class Planner:
+    """Plans for one job. What it keeps besides its memory is a cache: the same arguments, the same plan."""
+
+    def __init__(self, *, season_s: float) -> None:
+        self.season_s = season_s
+        self._fitted: tuple[object, TrafficModel | None] = ((), None)
+        self._recent: tuple[object, Recent | None] = ((), None)
+
+    def model(self, seen: Situation, memory: PlannerMemory) -> tuple[TrafficModel | None, PlannerMemory]:
+        """The model of the traffic, fitted again once a day; None while the history is too short."""
+        history = seen.history
+        if history is None or len(history.rates) == 0:
+            return None, memory
+        fitted_at_s = memory.fitted_at_s
+        refit_s = min(REFIT_BINS * history.step_s, self.season_s)
+        model = None
+        if fitted_at_s is not None and 0 <= history.end_s - fitted_at_s < refit_s:
+            model = self._model(history, fitted_at_s, seen)
+        if model is None and fitted_at_s != history.end_s:
+            fitted_at_s = history.end_s
+            model = self._model(history, fitted_at_s, seen)
+        return model, replace(memory, fitted_at_s=fitted_at_s)
+
+    def _model(self, history: TrafficHistory, at_s: float, seen: Situation) -> TrafficModel | None:
+        timing = _timing(seen, history)
+        key = (at_s, timing.ahead, timing.lead, timing.guard, timing.patience, history.start_s)
+        if self._fitted[0] != key:
+            last = round((at_s - history.start_s) / history.step_s)
+            first = max(0, last - round(HISTORY_SEASONS * self.season_s / history.step_s))
+            season = round(self.season_s / history.step_s)
+            self._fitted = (key, fit(history.rates[first:last], timing=timing, season=season))
+        return self._fitted[1]
+
+    def is_due(self, seen: Situation, model: TrafficModel, memory: PlannerMemory) -> bool:
+        """Whether anything happened that the plan in force did not know."""
+        held, history = memory.held, seen.history
+        if held is None or history is None:
+            return True
+        if seen.requested not in (held.workers, held.requested) or seen.ready != held.ready:
+            return True
+        if history.end_s != held.bin_s:
+            waited_s = seen.now_s - held.at_s
+            return seen.now_s - history.end_s >= LIVE_FROM * history.step_s or waited_s >= history.step_s
+        live = memory.filling.rate_per_s
+        if live is None or memory.filling.seconds < LIVE_FROM * history.step_s:
+            return False
+        moved = abs(math.log(max(live, model.quiet) / max(held.live, model.quiet)))
+        return moved > NEWS * held.surprise
+
+    def plan(
+        self, seen: Situation, model: TrafficModel, memory: PlannerMemory, *, price: float
+    ) -> tuple[Plan, PlannerMemory]:
+        """The cheapest pool for what is likely to come."""
+        history = seen.history
+        assert history is not None  # noqa: S101 - a model has a history
+        timing = _timing(seen, history)
+        recent = self._recently(model, history, memory)
+        live = memory.filling.rate_per_s if memory.filling.seconds >= HEARD_FROM * history.step_s else None
+        scores = memory.scores.seen(history.end_s, float(recent.levels[recent.bins - 1]))
+        outlook = model.outlook(recent)
+        scores = scores.said(_said(seen, outlook, timing, history.end_s))
+        if live is not None:
+            outlook = with_live(model, recent, outlook, live)
+        outlook = _nudged(
+            outlook, seen, timing, scores.trust, history.end_s + (live is not None) * timing.bin_s
+        )
+        futures = futures_of(
+            model, outlook, timing, elapsed_s=max(seen.now_s - history.end_s, 0.0), live=live
+        )
+        choice = Weighing(seen, futures, timing, price).choose()
+        held = Held(
+            choice.workers, Reason.STEADY, {}, seen.now_s, history.end_s,
+            live=math.exp(outlook.level), surprise=max(outlook.volatility * model.step1, 0.01),
+            requested=seen.requested, ready=seen.ready,
+        )  # fmt: skip
+        return Plan(choice, futures), replace(memory, held=held, scores=scores)
+
+    def prepare(self) -> None:
+        """Have everything compiled, on made-up days: a first plan takes seconds otherwise."""
+        hours = np.arange(1440) % 240 / 240
+        rates = 100.0 + 10.0 * hours + np.random.default_rng(0).random(len(hours))
+        end_s = 60.0 * len(rates)
+        past = TrafficHistory(start_s=0.0, step_s=60.0, rates=rates)
+        made_up = Situation(
+            now_s=end_s + 10.0, rate_per_s=100.0, lag=0.0, lag_s=0.0, trained_per_s=100.0, requested=2,
+            ready=1, busy=None, capacity=Capacity(100.0), slo=Slo(), limits=Limits(), lead_time_s=120.0,
+            pause_s=0.0, history=past, starting_since_s=(end_s,),
+        )  # fmt: skip
+        planner = Planner(season_s=240 * 60.0)
+        model, memory = planner.model(made_up, noted(made_up, PlannerMemory(), season_s=planner.season_s))
+        assert model is not None  # noqa: S101 - there is history enough
+        planner.plan(made_up, model, memory, price=1.0)
+
+    def _recently(self, model: TrafficModel, history: TrafficHistory, memory: PlannerMemory) -> Recent:
+        key = (memory.fitted_at_s, history.end_s, history.start_s, id(model))
+        known = self._recent[1]
+        if self._recent[0] != key or known is None:
+            known = model.recent(history.rates)
+            self._recent = (key, known)
+        return known
+
+
+def _timing(seen: Situation, history: TrafficHistory) -> Timing:
+    return Timing(max(seen.lead_time_s, 1e-3), max(seen.slo.fresh_within_s, 1e-3), history.step_s)
+
+
+def _said(seen: Situation, outlook: Outlook, timing: Timing, end_s: float) -> Said:
+    """What is forecast now for the lead time, to be scored when it has come."""
+    given = None
+    if seen.forecast is not None:
+        given = float(given_path(seen.forecast, timing, from_s=end_s, many=timing.lead)[-1])
+    due_s = end_s + timing.lead * timing.bin_s
+    return Said(due_s, float(outlook.ahead[timing.lead - 1]), given, outlook.volatility**2)
+
+
+def _nudged(outlook: Outlook, seen: Situation, timing: Timing, trust: float, from_s: float) -> Outlook:
+    """Moved towards the given forecast as far as that has deserved it."""
+    if seen.forecast is None or trust <= 0:
+        return outlook
+    given: Floats = given_path(seen.forecast, timing, from_s=from_s, many=len(outlook.ahead))
+    return replace(outlook, ahead=(1 - trust) * outlook.ahead + trust * given)

@@ -1,0 +1,80 @@
+"""How good forecasts were at the lead time: the planner's own, and the one it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEMORY = 200.0
+"""Scored forecasts that a score remembers."""
+SURE_AFTER = 30
+"""Fewer scored forecasts than this decide nothing."""
+PENDING_MAX = 64
+BAD = 9.0
+"""Squared error over expected variance beyond which the own forecast is not to be followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Log rates forecast for the bin that ends at `due_s`."""
+
+    due_s: float
+    own: float
+    given: float | None
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Mean squared errors of log rates, the recent ones counting more."""
+
+    own: float = 0.0
+    given: float = 0.0
+    strain: float = 1.0
+    """Squared own error over the variance that was expected."""
+    own_count: int = 0
+    given_count: int = 0
+    pending: tuple[Said, ...] = ()
+
+    def said(self, said: Said) -> Scores:
+        """Keep a forecast until its bin has been seen."""
+        if self.pending and self.pending[-1].due_s >= said.due_s:
+            return self
+        kept = (*self.pending, said)[-PENDING_MAX:]
+        return Scores(self.own, self.given, self.strain, self.own_count, self.given_count, kept)
+
+    def seen(self, end_s: float, level: float) -> Scores:
+        """The bin that ends at `end_s` had the log rate `level`."""
+        if not self.pending or self.pending[0].due_s > end_s + 1e-6:
+            return self
+        due = [said for said in self.pending if abs(said.due_s - end_s) <= 1e-6]
+        left = tuple(said for said in self.pending if said.due_s > end_s + 1e-6)
+        own, given, strain = self.own, self.given, self.strain
+        owns, givens = self.own_count, self.given_count
+        for said in due:
+            error = (said.own - level) ** 2
+            owns += 1
+            own += (error - own) / min(owns, MEMORY)
+            # One catastrophe is no bad forecaster: what strains must last.
+            strain += (min(error / max(said.variance, 1e-8), 4 * BAD) - strain) / min(owns, MEMORY)
+            if said.given is not None:
+                givens += 1
+                given += ((said.given - level) ** 2 - given) / min(givens, MEMORY)
+        return Scores(own, given, strain, owns, givens, left)
+
+    @property
+    def trust(self) -> float:
+        """The weight of the given forecast: none unless it has been about as good as the own.
+
+        >>> Scores(own=0.01, given=0.01, own_count=99, given_count=99).trust
+        0.5
+        >>> Scores(own=0.01, given=0.09, own_count=99, given_count=99).trust
+        0.0
+        """
+        if self.given_count < SURE_AFTER or self.given > 2 * self.own:
+            return 0.0
+        return self.own / max(self.own + self.given, 1e-12)
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the own forecast has lately erred far beyond what it expected of itself."""
+        return self.own_count >= SURE_AFTER and self.strain > BAD

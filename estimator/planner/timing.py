@@ -1,0 +1,69 @@
+"""How far the planner looks and in which steps: all from lead time, SLO and the history's own step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+STEPS_MAX = 60
+"""Steps of one rollout."""
+AHEAD_MAX = 60
+"""Bins forecast: with a lead time of hours on bins of a minute the last bin stands for the rest."""
+HORIZON = 1.5
+"""Horizon in units of lead time + SLO: what a worker asked for now can still change, and no more.
+
+Looking further charges a worker for lateness that a later decision can still avoid.
+"""
+GUARD = 4.0
+"""For how long a sudden dip is not believed, in the same units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The planner's clockwork.
+
+    >>> Timing(lead_time_s=180.0, slo_s=60.0, bin_s=60.0).step_s
+    30.0
+    >>> Timing(lead_time_s=5.0, slo_s=10.0, bin_s=2.0).horizon_s
+    22.5
+    """
+
+    lead_time_s: float
+    slo_s: float
+    bin_s: float
+
+    @property
+    def horizon_s(self) -> float:
+        """How far a candidate is rolled."""
+        return HORIZON * (self.lead_time_s + self.slo_s)
+
+    @property
+    def step_s(self) -> float:
+        """Step of the rollout: fine enough to see the SLO, the lead time and the bins."""
+        fine = min(self.slo_s / 2, self.lead_time_s / 4, self.bin_s)
+        return max(fine, self.horizon_s / STEPS_MAX)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the rollout."""
+        return max(1, math.ceil(self.horizon_s / self.step_s - 1e-9))
+
+    @property
+    def ahead(self) -> int:
+        """Bins to forecast."""
+        return min(max(math.ceil(self.horizon_s / self.bin_s) + 1, self.lead + 1), AHEAD_MAX)
+
+    @property
+    def lead(self) -> int:
+        """The lead time in bins, as far as there is a forecast."""
+        return min(max(1, math.ceil(self.lead_time_s / self.bin_s)), AHEAD_MAX - 1)
+
+    @property
+    def patience(self) -> int:
+        """Bins after the lead time that a backlog may last before it is late, twice."""
+        return math.ceil(2 * self.slo_s / self.bin_s)
+
+    @property
+    def guard(self) -> int:
+        """Bins for which a sudden dip is not believed."""
+        return min(max(2, round(GUARD * (self.lead_time_s + self.slo_s) / self.bin_s)), 120)

@@ -1,0 +1,201 @@
+"""The planner's own forecast of the log rate: a regression, its past errors, and how wide they are now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import nnls
+
+from estimator.planner.compiled import compiled
+from estimator.planner.features import (
+    Floats,
+    Places,
+    Shape,
+    falls,
+    guarded,
+    logarithms,
+    recent_high,
+    rows,
+    surprises,
+)
+from estimator.planner.timing import Timing
+
+ROWS_MIN = 240
+"""Fewer rows teach nothing."""
+ROWS_MAX = 20_000
+QUIET = 0.02
+"""Rates below this share of the mean read as this: the logarithm of nothing is no level."""
+RIDGE = 1e-3
+FAST, SLOW = 12.0, 90.0
+"""Bins over which recent surprises are averaged for the volatility."""
+EDGES = (0.0, 0.3, 0.55, 0.75, 0.87, 0.93, 0.96, 0.98, 0.99, 0.995, 0.998, 1.0)
+"""Strata of the errors, by how bad they were: the tail is what is late."""
+EACH = 4
+"""Paths from every stratum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Log rates of the bins to come, one typical path and how far past errors would carry it."""
+
+    ahead: Floats
+    volatility: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recent:
+    """The end of a history as the model sees it, ready for one more bin that is still filling."""
+
+    levels: Floats
+    """One place is left at the end."""
+    calm: Floats
+    fast: float
+    slow: float
+
+    @property
+    def bins(self) -> int:
+        return len(self.levels) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrafficModel:
+    """Fitted to one history. `errors[s, h]` are past errors in units of their own volatility."""
+
+    shape: Shape
+    quiet: float
+    range: Floats
+    """Least and most of each feature: a line is not followed beyond what it was fitted to."""
+    weights: Floats
+    errors: Floats
+    chances: Floats
+    spread: Floats
+    """Non-negative weights of (1, recent surprises, older ones, 1/rate) for the variance."""
+    fall: float
+    """A fall within the guard window beyond this is unusual."""
+    guard: int
+    step1: float
+    """One-step error over the error at the lead time."""
+
+    def recent(self, rates: Floats) -> Recent:
+        """What the model needs of the traffic so far. Once a bin."""
+        tail = rates[-(self.shape.reach + round(3 * SLOW)) :]
+        levels = np.append(logarithms(tail, self.quiet), 0.0)
+        calm = guarded(levels, self.guard, self.fall)
+        last = len(tail) - 1
+        origins = np.arange(max(self.shape.reach + 1, last - round(3 * SLOW) + 1), last + 1)
+        if len(origins) == 0:
+            return Recent(levels, calm, 0.0, 0.0)
+        first = np.ascontiguousarray(self.weights[:, 0])
+        squares = surprises(calm, origins, self.shape.lengths, self.shape.knots, self.range, first) ** 2
+        return Recent(levels, calm, float(fading(squares, FAST)[-1]), float(fading(squares, SLOW)[-1]))
+
+    def outlook(self, recent: Recent, live: float | None = None) -> Outlook:
+        """From the last whole bin, or from one still filling whose rate seems to be `live`."""
+        last = recent.bins - 1
+        level = float(recent.levels[last])
+        if live is not None:
+            last += 1
+            level = float(np.log(max(live, self.quiet)))
+            recent.calm[last] = max(level, recent_high(recent.levels, last, self.guard) - self.fall)
+        at = np.array([last], dtype=np.int64)
+        features = rows(recent.calm, at, self.shape.lengths, self.shape.knots)[0]
+        ahead = recent.calm[last] + np.clip(features, *self.range) @ self.weights
+        known = np.array([1.0, recent.fast, recent.slow, np.exp(-level)])
+        return Outlook(ahead, float(np.sqrt(max(self.spread @ known, 1e-8))), level)
+
+
+def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
+    """A model of this history; None when it is too short to learn from."""
+    known = rates[~np.isnan(rates)]
+    if len(known) < ROWS_MIN or not known.mean() > 0:
+        return None
+    ahead, lead, guard = timing.ahead, timing.lead, timing.guard
+    quiet = QUIET * float(known.mean())
+    levels = logarithms(rates, quiet)
+    shape = _shape(len(levels), ahead, season)
+    first, last = shape.reach, len(levels) - ahead
+    if last - first < ROWS_MIN:
+        return None
+    fall = float(np.quantile(falls(levels, guard), 0.99))
+    calm = guarded(levels, guard, fall)
+    stride = max(1, -(-(last - first) // ROWS_MAX))
+    origins = np.arange(last - 1 - stride * ((last - 2 - first) // stride), last, stride)
+    features = rows(calm, origins, shape.lengths, shape.knots)
+    usual = np.quantile(features, (0.005, 0.995), axis=0)
+    features = np.clip(features, *usual)
+    targets = np.stack([levels[origins + h] for h in range(1, ahead + 1)], axis=1) - calm[origins, None]
+    weights = _regressed(features, targets)
+    errors = targets - features @ weights
+    spread, sigma = _volatility(calm, origins, shape, usual, weights, errors[:, lead - 1])
+    chosen, chances = _stratified(errors / sigma[:, None], min(lead + timing.patience, ahead))
+    step1 = float(np.sqrt(np.mean(np.minimum(errors[:, 0] ** 2, np.quantile(errors[:, 0] ** 2, 0.99)))))
+    at_lead = float(np.sqrt(np.mean(sigma**2)))
+    return TrafficModel(shape, quiet, usual, weights, chosen, chances, spread, fall, guard, step1 / at_lead)
+
+
+def _shape(bins: int, ahead: int, season: int) -> Shape:
+    """Seasons of which enough was seen: twice its length and some rows, at least."""
+    seasons = tuple(
+        length for length in (season, 7 * season) if bins >= length + max(season, ROWS_MIN) + ahead + 128
+    )
+    return Shape(ahead, seasons)
+
+
+def _regressed(features: Floats, targets: Floats) -> Floats:
+    """Ridge, each feature shrunk in its own scale."""
+    gram = features.T @ features
+    gram[np.diag_indices_from(gram)] *= 1 + RIDGE
+    gram[np.diag_indices_from(gram)] += 1e-9 * len(features)
+    # Rare catastrophes must not tilt the everyday forecast; they live on in the errors.
+    limit = 6 * np.median(np.abs(targets), axis=0) + 1e-3
+    return np.asarray(np.linalg.solve(gram, features.T @ np.clip(targets, -limit, limit)), dtype=np.float64)
+
+
+@compiled
+def fading(values: Floats, memory: float) -> Floats:
+    """Exponentially weighted mean, started at the first value."""
+    keep = np.exp(-1 / memory)
+    faded = np.empty(len(values))
+    last = values[0]
+    for place in range(len(values)):
+        last = keep * last + (1 - keep) * values[place]
+        faded[place] = last
+    return faded
+
+
+def _volatility(  # noqa: PLR0917 - steps of one derivation
+    calm: Floats, origins: Places, shape: Shape, usual: Floats, weights: Floats, errors: Floats
+) -> tuple[Floats, Floats]:
+    """Variance of the errors at the lead time from recent one-step surprises: GARCH by regression."""
+    every = np.arange(origins[0], origins[-1] + 1)
+    first = np.ascontiguousarray(weights[:, 0])
+    squares = surprises(calm, every, shape.lengths, shape.knots, usual, first) ** 2
+    squares = np.minimum(squares, np.quantile(squares, 0.999))
+    at = origins - origins[0]
+    seen = (np.ones(len(at)), fading(squares, FAST)[at], fading(squares, SLOW)[at], np.exp(-calm[origins]))
+    scale = np.stack(seen, axis=1)
+    target = np.minimum(errors**2, np.quantile(errors**2, 0.99))
+    norm = np.maximum(scale.mean(axis=0), 1e-12)
+    spread = nnls(scale / norm, target)[0] / norm
+    spread[0] += 0.05 * float(target.mean()) + 1e-8
+    return spread, np.sqrt(scale @ spread)
+
+
+def _stratified(errors: Floats, window: int) -> tuple[Floats, Floats]:
+    """A few past error paths from every stratum of badness, with the chance that each stands for."""
+    badness = errors[:, :window].mean(axis=1)
+    order = np.argsort(badness, kind="stable")
+    chosen: list[Places] = []
+    chances: list[float] = []
+    for low, high in pairwise(EDGES):
+        first, last = int(low * len(order)), int(high * len(order))
+        many = min(EACH, last - first)
+        if many > 0:
+            at = first + ((np.arange(many) + 0.5) * (last - first) / many).astype(np.int64)
+            chosen.append(order[at])
+            chances += [(high - low) / many] * many
+    weights = np.array(chances)
+    return np.ascontiguousarray(errors[np.concatenate(chosen)]), weights / weights.sum()

@@ -1,0 +1,82 @@
+"""The error budget and the price of lateness, and the scores of forecasts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from estimator.planner.budget import BUCKETS, ErrorBudget
+from estimator.planner.scores import Said, Scores
+
+DAY_S = 86_400.0
+
+
+def spent(late: float, *, days: float = 7.0) -> ErrorBudget:
+    """A share of `late` in every hour of `days`."""
+    budget = ErrorBudget()
+    for hour in range(round(days * 24)):
+        budget = budget.seen(hour * 3600.0, 1000.0, 1000.0 * late, season_s=DAY_S)
+    return budget
+
+
+def test_on_target_nothing_moves_the_price() -> None:
+    assert spent(0.01).price(0.01) == pytest.approx(ErrorBudget().price(0.01))
+
+
+def test_too_much_late_makes_lateness_dearer_and_too_little_cheaper() -> None:
+    assert spent(0.02).price(0.01) == pytest.approx(4 * ErrorBudget().price(0.01))
+    assert spent(0.005).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / 4)
+
+
+def test_one_bad_day_of_a_new_job_is_no_panic() -> None:
+    assert spent(0.02, days=1.0).price(0.01) < 1.5 * ErrorBudget().price(0.01)
+
+
+def test_after_a_week_it_is_forgotten() -> None:
+    budget = spent(0.5, days=1.0)
+    for hour in range(24, 24 * 9):
+        budget = budget.seen(hour * 3600.0, 1000.0, 0.0, season_s=DAY_S)
+
+    assert budget.late_share(0.01) == 0.0
+
+
+@given(late=st.floats(0, 1), tight=st.floats(0.0005, 0.1), loose=st.floats(1.0, 10.0))
+def test_a_tighter_target_never_makes_lateness_cheaper(late: float, tight: float, loose: float) -> None:
+    budget = spent(late, days=1.0)
+
+    assert budget.price(tight) >= budget.price(min(tight * loose, 1.0)) * (1 - 1e-9)
+
+
+@given(steps=st.lists(st.floats(-1e6, 1e7), max_size=60))
+def test_it_stays_small_whatever_the_clock_does(steps: list[float]) -> None:
+    budget, now_s = ErrorBudget(), 0.0
+    for step in steps:
+        now_s += step
+        budget = budget.seen(now_s, 1.0, 0.5, season_s=DAY_S)
+
+    assert len(budget.trained) == len(budget.late) <= BUCKETS
+
+
+def test_a_given_forecast_is_trusted_once_it_has_been_as_good() -> None:
+    scores = Scores()
+    for minute in range(100):
+        scores = scores.said(Said(60.0 * minute, own=1.1, given=1.1, variance=0.01))
+        scores = scores.seen(60.0 * minute, 1.0)
+
+    assert scores.trust == pytest.approx(0.5)
+    assert not scores.is_bad
+
+
+def test_a_forecast_far_off_for_long_is_bad_and_recovers() -> None:
+    def after(scores: Scores, minutes: range, own: float) -> Scores:
+        for minute in minutes:
+            scores = scores.said(Said(60.0 * minute, own=own, given=None, variance=0.01)).seen(
+                60.0 * minute, 1.0
+            )
+        return scores
+
+    off = after(Scores(), range(300), own=3.0)
+
+    assert off.is_bad
+    assert not after(off, range(300, 900), own=1.05).is_bad

@@ -1,0 +1,233 @@
+"""The rule `penstock`: what it asks for, when, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from estimator.capacity import Capacity
+from estimator.reason import Reason
+from estimator.rules.penstock import PenstockMemory, penstock
+from estimator.situation import Limits, Situation, Sizing, Slo
+from tests.estimator.planner.histories import NOW_S, daily, history, planning
+
+STEADY = np.full(3 * 1440, 1000.0)
+WOBBLE = np.exp(0.02 * np.random.default_rng(5).standard_normal(3 * 1440))
+
+
+def sized(seen: Situation, **options: Any) -> Sizing:
+    """What a fresh rule says."""
+    rule = penstock(**options)
+    return rule.size(seen, rule.memory())[0]
+
+
+def test_steady_traffic_gets_what_carries_it() -> None:
+    assert sized(planning(STEADY)).workers == 10
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(rate=st.floats(50.0, 5000.0), more=st.floats(1.0, 3.0), requested=st.integers(1, 100))
+def test_more_steady_traffic_never_means_fewer_workers(rate: float, more: float, requested: int) -> None:
+    rule = penstock(price=30.0)
+
+    def at(mean: float) -> int:
+        return rule.size(planning(mean * WOBBLE, requested=requested), rule.memory())[0].workers
+
+    assert at(rate) <= at(rate * more)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(rate=st.floats(100.0, 5000.0), slo_s=st.floats(20.0, 120.0), tighter=st.floats(0.3, 1.0))
+def test_a_tighter_slo_never_means_fewer_workers_at_steady_traffic(
+    rate: float, slo_s: float, tighter: float
+) -> None:
+    def at(fresh_within_s: float) -> int:
+        enough = int(np.ceil(rate / 100.0))
+        return sized(planning(rate * WOBBLE, slo=Slo(fresh_within_s, 0.01), requested=enough)).workers
+
+    assert at(slo_s) <= at(slo_s * tighter)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    low=st.integers(0, 20),
+    width=st.integers(0, 60),
+    live=st.floats(0.0, 1e5),
+    lag=st.floats(0.0, 1e7),
+    requested=st.integers(0, 90),
+    pause_s=st.floats(0.0, 90.0),
+    lead_time_s=st.floats(0.5, 20_000.0),
+)
+def test_the_plan_is_within_its_limits(
+    low: int, width: int, live: float, lag: float, requested: int, pause_s: float, lead_time_s: float
+) -> None:
+    high = max(low + width, 1)
+    seen = planning(
+        daily(3.0), limits=Limits(low, high), rate_per_s=live, lag=lag, lag_s=lag / 1000.0,
+        requested=requested, pause_s=pause_s, lead_time_s=lead_time_s,
+    )  # fmt: skip
+
+    sizing = sized(seen)
+
+    assert low <= sizing.workers <= high + (sizing.numbers["late_share"] > 0.001), "one more: the limit binds"
+    assert all(np.isfinite(value) for value in sizing.numbers.values())
+
+
+def test_the_same_past_gives_the_same_plan_also_after_being_stored() -> None:
+    rates = daily(3.0)
+    first, second = penstock(), penstock()
+    adapter: TypeAdapter[PenstockMemory] = TypeAdapter(PenstockMemory)
+    before = planning(rates, now_s=NOW_S - 50, history=history(rates[:-1], end_s=NOW_S - 60))
+    _, memory = first.size(before, first.memory())
+    stored = adapter.validate_json(adapter.dump_json(memory))
+
+    assert stored == memory
+    assert first.size(planning(rates), memory) == second.size(planning(rates), stored)
+
+
+def test_its_memory_stays_small() -> None:
+    rule, memory = penstock(), PenstockMemory()
+    rates = daily(4.0)
+    for minute in range(300):
+        end_s = NOW_S + 60.0 * minute
+        seen = planning(rates, now_s=end_s + 10, history=history(rates[: 4000 + minute], end_s=end_s))
+        _, memory = rule.size(seen, memory)
+
+    assert len(TypeAdapter(PenstockMemory).dump_json(memory)) < 4000
+
+
+def test_between_bins_it_holds_its_plan_without_planning() -> None:
+    rule = penstock()
+    plan, memory = rule.size(planning(STEADY), rule.memory())
+    held, after = rule.size(planning(STEADY, now_s=NOW_S + 20), memory)
+
+    assert held.workers == plan.workers
+    assert after.planner.held is memory.planner.held
+
+
+def test_a_jump_within_a_bin_is_planned_for_at_once() -> None:
+    rule = penstock()
+    _, memory = rule.size(planning(daily(3.0)), rule.memory())
+
+    jumped, _ = rule.size(planning(daily(3.0), now_s=NOW_S + 20, rate_per_s=3000.0), memory)
+
+    assert jumped.workers >= 14  # the mean of the bin so far has doubled
+    assert jumped.reason is Reason.TRAFFIC_RISE
+
+
+def test_a_short_outage_does_not_empty_the_pool() -> None:
+    rates = daily(3.0)
+    rates[-4:] = 0.0
+
+    assert sized(planning(rates, rate_per_s=0.0, trained_per_s=0.0)).workers >= 7
+
+
+def test_nothing_for_hours_goes_to_the_least() -> None:
+    rates = daily(3.0)
+    rates[-300:] = 0.0
+
+    assert sized(planning(rates, rate_per_s=0.0, trained_per_s=0.0)).workers <= 1
+
+
+def test_a_backlog_is_drained_and_not_beyond_reason() -> None:
+    # Two minutes of traffic wait: all late, but not worth a pool of any size.
+    behind = sized(planning(STEADY, lag=120_000.0, lag_s=120.0))
+
+    assert 11 <= behind.workers <= 40
+    assert behind.reason is Reason.CATCH_UP
+
+
+def test_starts_under_way_are_counted() -> None:
+    rates = daily(3.0)
+    rates[-1] = 1500.0
+    without = sized(planning(rates, rate_per_s=1500.0))
+    under_way = sized(
+        planning(rates, rate_per_s=1500.0, requested=without.workers, ready=10,
+                 starting_since_s=(NOW_S - 60,) * (without.workers - 10))
+    )  # fmt: skip
+
+    assert under_way.workers <= without.workers + 1
+
+
+def test_a_small_saving_is_not_worth_a_resize() -> None:
+    assert sized(planning(STEADY, requested=11)).workers in (10, 11)
+    assert sized(planning(STEADY, requested=11, pause_s=60.0)).workers == 11
+
+
+def test_it_explains_itself() -> None:
+    numbers = sized(planning(daily(3.0))).numbers
+
+    assert {
+        "demand_per_s", "rate_at_lead_p50", "rate_at_lead_p95", "price", "late_share_week", "cost",
+        "late_share", "cost_one_fewer", "late_share_one_fewer", "cost_one_more", "late_share_one_more",
+    } <= numbers.keys()  # fmt: skip
+    assert numbers["cost"] <= min(numbers["cost_one_fewer"], numbers["cost_one_more"])
+    assert numbers["late_share_one_fewer"] >= numbers["late_share"] >= numbers["late_share_one_more"]
+
+
+def test_the_target_can_be_given_in_the_place_of_the_slos() -> None:
+    loose = sized(planning(daily(3.0, noise=0.2)), late_share_target=0.05)
+    tight = sized(planning(daily(3.0, noise=0.2)), late_share_target=0.0005)
+
+    assert loose.workers < tight.workers
+
+
+def test_traffic_beyond_the_limit_says_so_and_how_much_will_be_late() -> None:
+    beyond = sized(planning(STEADY, limits=Limits(1, 8), requested=8))
+
+    assert beyond.workers == 9
+    assert beyond.numbers["late_share"] > 0.05
+
+
+def test_a_forecast_that_is_far_off_gives_way_until_it_is_good_again() -> None:
+    rule, memory = penstock(), PenstockMemory()
+    dice = np.random.default_rng(1)
+    rates = list(500.0 * np.exp(0.01 * dice.standard_normal(600)))
+    planned = []
+    for minute in range(700):
+        wild = 40 <= minute < 200
+        rates.append(500.0 * float(np.exp((0.8 if wild else 0.01) * dice.standard_normal())))
+        end_s = NOW_S + 60.0 * minute
+        seen = planning(
+            np.array(rates), history=history(np.array(rates[:-1]), end_s=end_s), now_s=end_s + 10.0
+        )
+        sizing, memory = rule.size(seen, memory)
+        planned.append("price" in sizing.numbers)
+
+    assert planned[30]
+    assert not planned[199]
+    assert planned[-1]
+
+
+def test_without_a_history_it_sizes_from_what_is_seen() -> None:
+    sizing = sized(planning(STEADY, history=None), utilisation=0.8)
+
+    assert (sizing.workers, sizing.reason) == (13, Reason.TRAFFIC_RISE)
+
+
+def test_a_speed_that_falls_as_workers_are_added_does_not_break_it() -> None:
+    class Retrograde(Capacity):
+        def samples_per_s(self, workers: int) -> float:
+            return 100.0 * workers * max(1.0 - 0.02 * workers, 0.0)
+
+    assert 1 <= sized(planning(STEADY * 3, capacity=Retrograde(100.0))).workers <= 30
+
+
+@pytest.mark.parametrize("step_s", [2.0, 300.0, 1800.0])
+def test_it_plans_at_any_scale_of_time(step_s: float) -> None:
+    rates = 1000 + 300 * np.sin(np.arange(2500) / 50)
+    scale = step_s / 60.0
+    seen = planning(
+        rates, history=history(rates, step_s=step_s), now_s=NOW_S + 10 * scale, lead_time_s=180 * scale,
+        slo=Slo(60.0 * scale, 0.01),
+    )  # fmt: skip
+
+    sizing = sized(seen, season_s=288 * step_s)
+
+    assert 7 <= sizing.workers <= 14
+    assert "price" in sizing.numbers

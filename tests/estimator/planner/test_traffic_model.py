@@ -1,0 +1,111 @@
+"""The planner's own forecast."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from estimator.planner.futures import with_live
+from estimator.planner.timing import Timing
+from estimator.planner.traffic_model import TrafficModel, fit
+from tests.estimator.planner.histories import daily
+
+TIMING = Timing(lead_time_s=180.0, slo_s=60.0, bin_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def model() -> TrafficModel:
+    fitted = fit(daily(4.0), timing=TIMING, season=1440)
+    assert fitted is not None
+    return fitted
+
+
+def test_too_little_history_gives_no_model() -> None:
+    assert fit(daily(0.1), timing=TIMING, season=1440) is None
+
+
+def test_traffic_that_never_was_gives_no_model() -> None:
+    assert fit(np.zeros(5000), timing=TIMING, season=1440) is None
+
+
+def test_it_foresees_the_rise_of_the_day() -> None:
+    rates = daily(6.0, noise=0.001)
+    fitted = fit(rates[: 4 * 1440], timing=TIMING, season=1440)
+    assert fitted is not None
+    said = fitted.outlook(fitted.recent(rates[: 4 * 1440])).ahead
+
+    came = np.log(rates[4 * 1440 : 4 * 1440 + len(said)])
+    stayed = np.log(rates[4 * 1440 - 1])
+
+    assert np.abs(said - came).mean() < 0.3 * np.abs(stayed - came).mean()
+
+
+def test_its_errors_stand_for_all_chances(model: TrafficModel) -> None:
+    assert model.chances.sum() == pytest.approx(1.0)
+    assert np.average(model.errors[:, TIMING.lead - 1] ** 2, weights=model.chances) == pytest.approx(
+        1, rel=0.5
+    )
+    assert model.chances.min() < 0.001, "the tail has paths of its own"
+
+
+def test_a_gap_is_not_zero_traffic(model: TrafficModel) -> None:
+    rates = daily(4.0)
+    rates[-5:] = np.nan
+
+    assert model.outlook(model.recent(rates)).ahead[0] == pytest.approx(np.log(1000.0), abs=0.1)
+
+
+def test_a_short_outage_is_not_a_quiet_future(model: TrafficModel) -> None:
+    rates = daily(4.0)
+    rates[-6:] = 0.0
+
+    assert np.exp(model.outlook(model.recent(rates)).ahead).min() > 700.0
+
+
+def test_what_stays_low_is_believed(model: TrafficModel) -> None:
+    rates = daily(4.0)
+    rates[-60:] = 100.0
+
+    assert np.exp(model.outlook(model.recent(rates)).ahead).max() < 200.0
+
+
+def test_it_is_less_sure_after_surprises_where_surprises_come_in_bouts() -> None:
+    hours = np.repeat(np.random.default_rng(3).choice([0.01, 0.2], 96), 60)
+    rates = daily(4.0, noise=0.0) * np.exp(hours * np.random.default_rng(2).standard_normal(len(hours)))
+    model = fit(rates, timing=TIMING, season=1440)
+    assert model is not None
+    calm, wild = rates.copy(), rates.copy()
+    calm[-60:] = daily(4.0, noise=0.01)[-60:]
+    wild[-60:] = daily(4.0, noise=0.2)[-60:]
+
+    assert model.outlook(model.recent(wild)).volatility > 1.5 * model.outlook(model.recent(calm)).volatility
+
+
+def test_a_jump_moves_the_whole_path(model: TrafficModel) -> None:
+    recent = model.recent(daily(4.0))
+    before = model.outlook(recent)
+
+    after = with_live(model, recent, before, 2000.0)
+
+    assert np.exp(after.ahead).min() > 1700.0
+
+
+def test_a_usual_wobble_is_believed_only_in_part(model: TrafficModel) -> None:
+    recent = model.recent(daily(4.0))
+    before = model.outlook(recent)
+    level = float(np.exp(before.ahead[0]))
+
+    after = with_live(model, recent, before, 1.03 * level)
+
+    assert np.exp(after.ahead[1]) < 1.02 * level
+
+
+def test_days_of_another_length_are_learned_as_well() -> None:
+    timing = Timing(lead_time_s=5.0, slo_s=10.0, bin_s=2.0)
+    minutes = np.arange(2000)
+    rates = 1000 + 500 * np.sin(2 * np.pi * minutes / 288)
+
+    fitted = fit(rates, timing=timing, season=288)
+
+    assert fitted is not None
+    assert fitted.shape.seasons == (288,)
