@@ -35,7 +35,7 @@ class RunningDemo:
             [*PENSTOCK, "demo", "--headless", "--report", str(self.report), *options],
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(self.temporary)},
+            env={**os.environ, "TMPDIR": str(self.temporary), "PYTHONFAULTHANDLER": "1"},
         )
         self.process = psutil.Process(self._process.pid)
 
@@ -66,7 +66,13 @@ class RunningDemo:
         return found
 
     def wait(self, within_s: float) -> int:
-        return self._process.wait(timeout=within_s)
+        """Its exit code. One that does not end says where it hangs."""
+        try:
+            return self._process.wait(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGABRT)
+            self._process.wait()
+            raise AssertionError(f"no end within {within_s:g} s:\n{self.log()[-8000:]}") from None
 
     def stop(self) -> None:
         if self._process.poll() is None:
