@@ -18,34 +18,38 @@ WEEK = Resolution(60.0, WEEK_S)
 PLAIN_TOPICS = 10
 
 
-def used_bytes(client: Redis) -> int:
-    return int(client.info("memory")["used_memory"])
+def used_bytes(client: Redis, prefix: str) -> int:
+    """What the server says its keys of this prefix take. Its total would count buffers that come and go."""
+    pipe = client.pipeline(transaction=False)
+    for key in client.scan_iter(match=f"{prefix}*", count=1000):
+        pipe.memory_usage(key, samples=0)
+    return sum(pipe.execute())
 
 
 async def archived_bytes(client: Redis, url: str, resolution: Resolution, *, topics: int) -> float:
-    """Bytes a topic. Bins are written ten at a time, as a meter does, for the first topic, then all at once."""
-    before, archiving = used_bytes(client), connect(RedisSettings(url=url))
+    """Bytes a topic. The bins of the first are written ten at a time, as a meter does; then all at once."""
+    prefix, archiving = f"bench-{resolution.bins}", connect(RedisSettings(url=url))
     last = int(time.time() // resolution.step_s)
     rates = np.random.default_rng(1).lognormal(6.0, 1.0, resolution.bins).astype(np.float32)
     for topic in range(topics):
-        archive = RedisArchive(archiving, Keys("bench"), f"{resolution.bins}-bins-of-topic-{topic}")
+        archive = RedisArchive(archiving, Keys(prefix), f"topic-{topic}")
         width = 10 if topic == 0 else resolution.bins
         for first in range(0, resolution.bins, width):
             await archive.save(resolution, last - resolution.bins + first, rates[first : first + width])
     await archiving.aclose()
-    return (used_bytes(client) - before) / topics
+    return used_bytes(client, prefix) / topics
 
 
 def sorted_set_bytes(client: Redis) -> float:
     """Bytes a topic the plain way: a sorted set of `time:rate` by time."""
-    before, now = used_bytes(client), int(time.time())
+    now = int(time.time())
     for topic in range(PLAIN_TOPICS):
         pipe = client.pipeline(transaction=False)
         for minute in range(WEEK.bins):
             at = now - 60 * minute
             pipe.zadd(f"plain-{topic}", {f"{at}:{412.5 + minute}": at})
         pipe.execute()
-    return (used_bytes(client) - before) / PLAIN_TOPICS
+    return used_bytes(client, "plain-") / PLAIN_TOPICS
 
 
 async def memory(*, topics: int) -> dict[str, float | int | str]:
