@@ -38,12 +38,12 @@ class Metering:
         self._watch: TopicWatch | None = None
         self._watching: asyncio.Task[None] | None = None
 
-    def start_watch(self) -> None:
-        """Measure the topics that the settings say are to be watched, in the background."""
+    def start_watch(self, *, leading: Callable[[], bool]) -> None:
+        """Measure the topics that the settings say are to be watched, in the background, while leading."""
         kafka = self._settings.kafka
         if kafka.watch and self._watch is None:
             self._watch = TopicWatch(kafka.watch, self._shared(), self._watcher, self._clock)
-            self._watching = asyncio.create_task(self._watch.run(), name="topic watch")
+            self._watching = asyncio.create_task(self._watch.run(leading=leading), name="topic watch")
 
     @asynccontextmanager
     async def open(

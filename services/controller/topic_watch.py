@@ -39,11 +39,12 @@ class TopicWatch:
         self._listed_at_s = float("-inf")
         self._trouble = ""
 
-    async def run(self) -> None:
-        """Look for ever. A cluster that is away is tried again."""
+    async def run(self, *, leading: Callable[[], bool]) -> None:
+        """Look for ever, while leading: two need not ask the same. A cluster that is away is tried again."""
         while True:
-            await self.look()
-            await self._clock.sleep_until(self._clock.now_s() + POLL_EVERY_S)
+            if leading():
+                await self.look()
+            await self._clock.sleep_until(self._clock.now_s() + (POLL_EVERY_S if leading() else 1.0))
 
     async def look(self) -> None:
         """Measure every topic once, and look for new and vanished ones when that is due."""

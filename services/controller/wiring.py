@@ -75,7 +75,7 @@ class LiveWiring:
 
     async def __aenter__(self) -> Self:
         await self._open.enter_async_context(self.leadership)
-        self._metering.start_watch()
+        self._metering.start_watch(leading=lambda: self.leadership.token() is not None)
         return self
 
     async def __aexit__(

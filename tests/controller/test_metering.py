@@ -191,7 +191,7 @@ async def test_a_topic_that_matches_is_watched_and_lends_its_past_to_a_job(
     redis = connect(settings.redis)
     metering = Metering(settings, redis, Keys("test"), SystemClock())
     try:
-        metering.start_watch()
+        metering.start_watch(leading=lambda: True)
         await eventually_async(lambda: _measured(metering.watched(), live.topic), what="a watched topic")
         assert other not in metering.watched()
         exported = generate_latest(registry_of(metering)).decode()
