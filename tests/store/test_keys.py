@@ -30,6 +30,7 @@ def names(keys: Keys, job: str) -> _Named:
             keys.ledger(job),
             keys.ledger(job, "ranges"),
             keys.traffic(job),
+            keys.traffic(job, "PART"),
             keys.snapshot(job),
         ),
         of_all=(
