@@ -24,6 +24,7 @@ import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from benchmarks.meter_memory import memory
 from benchmarks.meter_producer import PARTITIONS, Truth
 from services.clock import SystemClock, elapsed_s
 from services.control.errors import TrafficUnavailable
@@ -241,6 +242,11 @@ def show(figures: Figures) -> None:
             "{transactions_rate_error_max:.2%}",
             "{transactions_rate_error_unscaled_mean:.1%} unscaled",
         ),
+        (
+            "a week of minutes, {memory_topics:,} topics",
+            "{memory_week_of_minutes_mb:.0f} MB",
+            "{memory_sorted_set_mb:.0f} MB in sorted sets",
+        ),
     ]
     for row in rows:
         try:
@@ -254,9 +260,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=90, help="of each timed part")
     parser.add_argument("--partitions", type=int, default=10_000, help="of the large poll")
-    parser.add_argument("--only", nargs="*", choices=["poll", "cpu", "exact", "transactions"])
+    parser.add_argument("--only", nargs="*", choices=["poll", "cpu", "exact", "transactions", "memory"])
     options = parser.parse_args()
-    parts = options.only or ["exact", "transactions", "cpu", "poll"]
+    parts = options.only or ["exact", "transactions", "cpu", "memory", "poll"]
     figures: Figures = {
         "kafka": KAFKA_VERSION,
         "cores": os.cpu_count() or 0,
@@ -264,6 +270,8 @@ def main() -> None:
     }
     # With the test brokers' small heap, 10,000 partitions keep the collector busy for seconds at a time.
     os.environ["_JAVA_OPTIONS"] = "-Xmx2g"
+    if "memory" in parts:
+        figures |= asyncio.run(memory(topics=1000))
     with ApacheKafka() as kafka, tempfile.TemporaryDirectory() as directory:
         if "exact" in parts:
             figures |= asyncio.run(exactness(kafka, Path(directory, "plain"), seconds=options.seconds))

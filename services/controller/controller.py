@@ -82,6 +82,10 @@ class Wiring(Protocol):
         """What the meters of the open jobs say of themselves."""
         ...
 
+    def watched(self) -> Mapping[str, MeterFigures]:
+        """What is known of the topics that no job trains."""
+        ...
+
     def take_over(self, name: str, job: JobSettings) -> None:
         """The settings of an open job changed in a way that needs no new ports."""
         ...
@@ -96,7 +100,7 @@ class Controller:
 
     def __init__(self, settings: Settings, wiring: Wiring, registry: CollectorRegistry) -> None:
         self.journal = Journal(Metrics(registry))
-        registry.register(MeterMetrics(wiring.meters))
+        registry.register(MeterMetrics(wiring.meters, wiring.watched))
         self._settings = settings
         self._wiring = wiring
         clock = SystemClock()

@@ -45,10 +45,18 @@ _COUNTERS: Mapping[str, tuple[str, Callable[[MeterFigures], float]]] = {
 
 
 class MeterMetrics(Collector):
-    """Collects from the meters that are open at the moment of the scrape."""
+    """Collects from the meters that are open at the moment of the scrape.
 
-    def __init__(self, figures: Callable[[], Mapping[str, MeterFigures]]) -> None:
+    `figures` are those of the jobs, `watched` those of topics that no job trains.
+    """
+
+    def __init__(
+        self,
+        figures: Callable[[], Mapping[str, MeterFigures]],
+        watched: Callable[[], Mapping[str, MeterFigures]] = dict,
+    ) -> None:
         self._figures = figures
+        self._watched = watched
 
     def describe(self) -> list[Metric]:
         """Nothing to tell in advance: registering asks no meter."""
@@ -70,6 +78,14 @@ class MeterMetrics(Collector):
                 counter.add_metric([job], count_of(figures))
             yield counter
         yield from _polls(seen)
+        topics = GaugeMetricFamily(
+            "penstock_watched_topic_samples_per_second",
+            "Samples arriving on a topic that is watched and that no job need train.",
+            labels=["topic"],
+        )
+        for topic, figures in self._watched().items():
+            topics.add_metric([topic], figures.rate_per_s)
+        yield topics
 
 
 def _polls(seen: Mapping[str, MeterFigures]) -> Iterator[Metric]:

@@ -12,15 +12,19 @@ from redis.asyncio import Redis
 from forecasting.history import TrafficHistory
 from services.control.ports import Clock
 from services.control.types import Shuffle
+from services.controller.topic_watch import POLL_EVERY_S, TopicWatch
 from services.meter.backfill import BackfillTerms
 from services.meter.figures import MeterFigures
 from services.meter.fleet import FleetOffsets
-from services.meter.history import Resolution
+from services.meter.history import WEEK_S, Resolution
 from services.meter.kafka_meter import KafkaMeter
 from services.meter.redis_archive import RedisArchive
 from services.settings import JobSettings, Settings
 from services.store.keys import Keys
 from shuffler.lease import Progress
+
+WATCHED = Resolution(60.0, 2 * WEEK_S)
+"""What is kept of a topic that no job trains."""
 
 
 class Metering:
@@ -31,6 +35,15 @@ class Metering:
         self._fleet: FleetOffsets | None = None
         self._turns = asyncio.Semaphore(1)
         self._meters: dict[str, KafkaMeter] = {}
+        self._watch: TopicWatch | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    def start_watch(self, *, leading: Callable[[], bool]) -> None:
+        """Measure the topics that the settings say are to be watched, in the background, while leading."""
+        kafka = self._settings.kafka
+        if kafka.watch and self._watch is None:
+            self._watch = TopicWatch(kafka.watch, self._shared(), self._watcher, self._clock)
+            self._watching = asyncio.create_task(self._watch.run(leading=leading), name="topic watch")
 
     @asynccontextmanager
     async def open(
@@ -64,8 +77,10 @@ class Metering:
             backfill_turns=self._turns,
             source=self._shared().source(job.topic, group=job.group_of(name)),
         )
-        if past is not None:
-            meter.seed(past)
+        watched = None if self._watch is None else self._watch.past_of(job.topic)
+        for known in (past, watched):
+            if known is not None:
+                meter.seed(known)
         async with meter:
             self._meters[name] = meter
             try:
@@ -77,10 +92,38 @@ class Metering:
         """What the open meters say of themselves, by job."""
         return {name: meter.figures() for name, meter in self._meters.items()}
 
+    def watched(self) -> Mapping[str, MeterFigures]:
+        """What is known of the topics that are only watched, by topic."""
+        return {} if self._watch is None else self._watch.figures()
+
     async def close(self) -> None:
         """Let go of the cluster, once the meters are closed."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        if self._watch is not None:
+            await self._watch.close()
         if self._fleet is not None:
             await self._fleet.close()
+
+    def _watcher(self, topic: str) -> KafkaMeter:
+        """A meter of arrivals alone: nobody trains the topic, so there is no lag to tell."""
+
+        async def nobody() -> Mapping[int, int]:
+            return {}
+
+        return KafkaMeter(
+            self._settings.kafka.client(),
+            topic=topic,
+            group="",
+            clock=self._clock,
+            uncommitted="end",
+            progress=nobody,
+            gap_s=3 * POLL_EVERY_S,
+            resolutions=(WATCHED,),
+            archive=RedisArchive(self._redis, self._keys, f"_topic.{topic}"),
+            source=self._shared().source(topic, group=""),
+        )
 
     def _shared(self) -> FleetOffsets:
         """Made when the first job is opened: a controller that only follows needs no connection."""

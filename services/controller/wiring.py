@@ -75,6 +75,7 @@ class LiveWiring:
 
     async def __aenter__(self) -> Self:
         await self._open.enter_async_context(self.leadership)
+        self._metering.start_watch(leading=lambda: self.leadership.token() is not None)
         return self
 
     async def __aexit__(
@@ -119,6 +120,10 @@ class LiveWiring:
     def meters(self) -> Mapping[str, MeterFigures]:
         """What the meters say of themselves, by job."""
         return self._metering.figures()
+
+    def watched(self) -> Mapping[str, MeterFigures]:
+        """What is known of the topics that no job trains, by topic."""
+        return self._metering.watched()
 
     def take_over(self, name: str, job: JobSettings) -> None:
         """The settings of an open job as they are now: lateness is counted by the new promise."""

@@ -10,14 +10,15 @@ import numpy as np
 
 from services.meter.poll import UNKNOWN, OffsetPoll, Offsets
 
-Uncommitted = Literal["earliest", "latest"]
+Uncommitted = Literal["earliest", "latest", "end"]
 
 
 class TrainerStanding:
     """Positions of one group, poll by poll.
 
     A group that never committed in a partition stands where it would start:
-    at the log's start, or at the end that was first seen.
+    at the log's start, or at the end that was first seen; or always at the end,
+    when nobody is to train the topic and it has no lag.
     """
 
     def __init__(self, *, window_s: float, uncommitted: Uncommitted = "earliest") -> None:
@@ -54,7 +55,8 @@ class TrainerStanding:
         before, deleted_before = self.oldest_untrained, self.starts
         self.starts = np.where(poll.starts != UNKNOWN, poll.starts, self.starts)
         first_seen = poll.starts if self._uncommitted == "earliest" else held_ends
-        self._begin = np.where(self._begin == UNKNOWN, first_seen, self._begin)
+        again = self._uncommitted == "end"
+        self._begin = np.where((self._begin == UNKNOWN) | again, first_seen, self._begin)
         if progress is None:
             return []
         said = _by_partition(progress, len(held_ends))

@@ -26,6 +26,9 @@ class KafkaSettings(SettingsGroup):
     """How long one request to the cluster may take."""
     metadata_every_s: PositiveFloat = 10.0
     """How often topics are looked at for new partitions and other leaders."""
+    watch: list[str] = Field(default_factory=list)
+    """Regular expressions: topics whose whole name matches one are measured though no job trains them,
+    so that a job made of one later has its past."""
 
     @field_validator("bootstrap")
     @classmethod
@@ -35,6 +38,16 @@ class KafkaSettings(SettingsGroup):
             if not colon or not port.isdigit():
                 raise ValueError(f"{part!r} is not HOST:PORT")
         return bootstrap
+
+    @field_validator("watch")
+    @classmethod
+    def _expressions(cls, watch: list[str]) -> list[str]:
+        for pattern in watch:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        return watch
 
     def client(self, **more: Any) -> dict[str, Any]:
         """librdkafka's configuration for a client of ours."""

@@ -67,6 +67,9 @@ class FakeWiring:
     def meters(self) -> dict[str, MeterFigures]:
         return self.meter_figures
 
+    def watched(self) -> dict[str, MeterFigures]:
+        return {}
+
     def take_over(self, name: str, job: JobSettings) -> None:
         self.taken_over.append((name, job.slo.fresh_within_s))
 

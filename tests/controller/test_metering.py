@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,16 +14,20 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from forecasting.history import TrafficHistory
 from services.clock import SystemClock
+from services.control.errors import TrafficUnavailable
 from services.control.types import TrafficReading
 from services.controller.meter_metrics import MeterMetrics
 from services.controller.metering import Metering, backfill_of, resolutions_of
+from services.controller.topic_watch import LIST_EVERY_S, TopicWatch
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.store.connect import connect
 from services.store.keys import Keys
 from shuffler.lease import Progress
 from tests.meter.live_topic import LiveTopic
+from tests.meter.scripted import ManualClock
 from tests.servers.kafka import KafkaUnderTest
+from tests.waiting import eventually_async
 
 
 @pytest.fixture
@@ -112,7 +118,7 @@ async def test_jobs_are_measured_in_shared_polls(live: LiveTopic, metering: Mete
 
 def registry_of(metering: Metering) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(MeterMetrics(metering.figures))
+    registry.register(MeterMetrics(metering.figures, metering.watched))
     return registry
 
 
@@ -170,3 +176,74 @@ def test_what_is_not_known_is_left_out_of_the_metrics_and_errors_are_told_by_kin
     assert value("meter_poll_seconds_sum", job="clicks") == 0.5
     assert value("meter_failed_polls_total", job="clicks") == 1
     assert value("meter_errors_total", job="clicks", kind="no leader") == 2
+
+
+async def test_a_topic_that_matches_is_watched_and_lends_its_past_to_a_job(
+    live: LiveTopic, every_kafka: KafkaUnderTest, redis_url: str
+) -> None:
+    other = every_kafka.new_topic(partitions=1)
+    settings = Settings.model_validate(
+        {
+            "kafka": {"bootstrap": live.bootstrap, "watch": [f"{live.topic[:-2]}..", "nothing-like-it"]},
+            "redis": {"url": redis_url},
+        }
+    )
+    redis = connect(settings.redis)
+    metering = Metering(settings, redis, Keys("test"), SystemClock())
+    try:
+        metering.start_watch(leading=lambda: True)
+        await eventually_async(lambda: _measured(metering.watched(), live.topic), what="a watched topic")
+        assert other not in metering.watched()
+        exported = generate_latest(registry_of(metering)).decode()
+        assert f'penstock_watched_topic_samples_per_second{{topic="{live.topic}"}}' in exported
+
+        assert metering._watch is not None
+        start_s = time.time() // 60 * 60 - 600
+        watcher = metering._watch._meters[live.topic]
+        watcher.seed(TrafficHistory(start_s=start_s, step_s=60.0, rates=np.full(10, 7.0)))
+        async with metering.open("clicks", a_job(live), **promise(Trainer())) as meter:  # type: ignore[arg-type]
+            assert meter.history().rates.tolist() == [7.0] * 10
+    finally:
+        await metering.close()
+        await redis.aclose()
+
+
+def _measured(watched: Mapping[str, MeterFigures], topic: str) -> bool:
+    return topic in watched and watched[topic].partitions == 2
+
+
+async def test_watching_survives_a_cluster_that_is_away_and_topics_that_come_and_go() -> None:
+    class Fleet:
+        names: ClassVar[tuple[str, ...] | None] = None
+
+        async def topics(self, pattern: str) -> tuple[str, ...]:
+            if self.names is None:
+                raise TrafficUnavailable("no broker answers")
+            return tuple(name for name in self.names if re.fullmatch(pattern, name))
+
+    class Meter:
+        def __init__(self, topic: str) -> None:
+            opened.append(topic)
+            self.topic = topic
+
+        async def read(self) -> None:
+            raise TrafficUnavailable("not this one")
+
+        async def close(self) -> None:
+            closed.append(self.topic)
+
+    opened, closed = list[str](), list[str]()
+    fleet, clock = Fleet(), ManualClock()
+    watch = TopicWatch(["a.*", "b"], fleet, Meter, clock)  # type: ignore[arg-type]
+    for names in (None, ("ab", "b", "bc"), ("ab", "ac")):
+        Fleet.names = names
+        clock.advance(LIST_EVERY_S)
+        await watch.look()
+
+    assert opened == ["ab", "b", "ac"]
+    assert closed == ["b"]
+
+
+def test_a_pattern_that_is_none_is_refused_with_the_settings() -> None:
+    with pytest.raises(ValueError, match="is no regular expression"):
+        Settings.model_validate({"kafka": {"watch": ["clicks-("]}})

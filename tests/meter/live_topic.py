@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from services.control.errors import TrafficUnavailable
 from services.control.types import TrafficReading
 from services.meter.kafka_meter import KafkaMeter
+from shuffler.lease import Progress
 from tests.meter.scripted import ManualClock
 from tests.waiting import eventually, eventually_async
 
@@ -32,6 +33,12 @@ class LiveTopic:
         for partition, count in enumerate(counts):
             for _ in range(count):
                 self._producer.produce(self.topic, b"x" * size, partition=partition, timestamp=date_ms)
+        assert self._producer.flush(60) == 0
+
+    def produce_to(self, partition: int, count: int) -> None:
+        """So many records for one partition."""
+        for _ in range(count):
+            self._producer.produce(self.topic, b"x", partition=partition)
         assert self._producer.flush(60) == 0
 
     def produce_keyed(self, partition: int, *, keys: int, count: int) -> None:
@@ -76,6 +83,37 @@ class LiveTopic:
             eventually(committed, within_s=60, what="a commit")
         finally:
             reader.close()
+
+
+class CommittedReader:
+    """Reads partition 0 as a worker does, committed records only, and stands for the ledger."""
+
+    def __init__(self, live: LiveTopic) -> None:
+        options = {"group.id": "reader", "enable.partition.eof": True, "isolation.level": "read_committed"}
+        self._reader = Consumer({**live.client, **options})
+        self._reader.assign([TopicPartition(live.topic, 0, 0)])
+        self.reached = self.records = 0
+
+    def __enter__(self) -> CommittedReader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._reader.close()
+
+    def read_on(self, *, until: int) -> None:
+        """Read up to this offset, markers and aborted records included."""
+        eventually(lambda: self._read_to_the_end() >= until, within_s=60, what=f"offset {until}")
+
+    def _read_to_the_end(self) -> int:
+        while (message := self._reader.poll(5)) is not None and message.error() is None:
+            self.records += 1
+        if message is not None:  # the end of the partition, as far as it may be read
+            self.reached = message.offset() or self.reached
+        return self.reached
+
+    async def progress(self) -> Progress:
+        done = {0: self.reached}
+        return Progress(done, {}, trained=self.records, late=0, repeated=0, lost=0, epoch=1)
 
 
 class Metered:

@@ -106,6 +106,42 @@ async def test_only_what_has_closed_since_is_written_again() -> None:
     assert written == [(10.0, 10), (10.0, 2)]
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.floats(0.2, 40.0), st.integers(0, 5000)), min_size=2, max_size=80),
+    st.data(),
+)
+async def test_a_restart_at_any_moment_costs_the_open_bins_and_nothing_else(
+    polls: list[tuple[float, int]], data: st.DataObject
+) -> None:
+    stopped = data.draw(st.integers(1, len(polls) - 1))
+    archive, steady, restarted = MemoryArchive(), RateHistory(step_s=60.0), RateHistory(step_s=60.0)
+    at_s = stopped_at_s = NOW_S
+    for number, (for_s, count) in enumerate(polls):
+        if number == stopped:
+            stopped_at_s = at_s
+            await HistoryKeeper(restarted, archive).save(now_s=at_s)
+            restarted = RateHistory(step_s=60.0)
+            await HistoryKeeper(restarted, archive).restore(now_s=at_s)
+        for history in (steady, restarted):
+            history.add(at_s, at_s + for_s, count)
+        at_s += for_s
+
+    for step_s in steady.grids:
+        open_bin = int(stopped_at_s // step_s)
+        was, now = by_bin(steady, step_s), by_bin(restarted, step_s)
+        assert {b: r for b, r in was.items() if b != open_bin} == {
+            b: r for b, r in now.items() if b != open_bin
+        }
+
+
+def by_bin(history: RateHistory, step_s: float) -> dict[int, float]:
+    """The known rates by the number of their bin."""
+    past = history.history(step_s)
+    first = round(past.start_s / step_s)
+    return {first + n: float(rate) for n, rate in enumerate(past.rates) if not np.isnan(rate)}
+
+
 async def test_an_archive_that_is_away_delays_and_loses_nothing() -> None:
     class Flaky(MemoryArchive):
         away = True

@@ -10,7 +10,7 @@ import pytest
 
 from services.control.types import TrafficReading
 from services.embedded.apache import ApacheKafka
-from tests.meter.live_topic import LiveTopic, Metered, healthy
+from tests.meter.live_topic import CommittedReader, LiveTopic, Metered, healthy
 from tests.servers.kafka import lacking, unique_name
 from tests.waiting import eventually
 
@@ -164,7 +164,7 @@ async def test_compaction_removes_records_and_neither_traffic_nor_progress(clust
     )
     async with Metered(live, timeout_s=5.0) as metered:
         await metered.until(healthy)
-        live.produce_keyed(0, keys=5, count=400)
+        live.produce_keyed(0, keys=5, count=1400)
         live.commit({0: 0, 1: 0, 2: 0})
         before = await metered.read()
 
@@ -174,7 +174,14 @@ async def test_compaction_removes_records_and_neither_traffic_nor_progress(clust
 
         eventually(compacted, within_s=90, every_s=0.5, what="compaction")
         reading = await metered.read()
+    with CommittedReader(live) as reader:
+        async with Metered(live, progress=reader.progress) as scaled:
+            await scaled.read()
+            reader.read_on(until=1400)
+            await scaled.read()
+            ratio = scaled.meter.figures().records_per_offset
 
     assert reading.partition_lags[0] >= before.partition_lags[0], "offsets stay, so does the lag in offsets"
     assert reading.rate_per_s > 0
     assert reading.lost == 0, "compacted is not lost"
+    assert ratio == pytest.approx(reader.records / reader.reached, rel=0.02), "as few as readers find"

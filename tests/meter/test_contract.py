@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar
 
 import pytest
@@ -14,8 +14,9 @@ from services.control.errors import TrafficUnavailable
 from services.control.types import TrafficReading
 from services.meter.fleet import FleetOffsets
 from services.meter.kafka_offsets import KafkaOffsets
+from services.meter.layout import Layout
 from services.meter.poll import OffsetPoll
-from tests.meter.live_topic import LiveTopic, Metered
+from tests.meter.live_topic import LiveTopic, Metered, healthy
 from tests.meter.scripted import ManualClock
 from tests.servers.kafka import KafkaUnderTest
 
@@ -146,6 +147,33 @@ async def test_a_fleet_reads_many_topics_in_shared_polls(every_kafka: KafkaUnder
         assert offsets.polled == [{live.topic for live in topics}], "one poll for all of them"
         for meter in meters:
             await meter.close()
+
+
+async def test_more_partitions_than_fit_one_call_are_measured_and_not_listed_each_time(
+    every_kafka: KafkaUnderTest, group: str
+) -> None:
+    live = LiveTopic(every_kafka.bootstrap, every_kafka.new_topic(partitions=20), group)
+    clock = ManualClock(time.time())
+    offsets = KafkaOffsets(live.client, elapsed_s=clock.elapsed_s, chunk=8)
+    listed: list[list[str]] = []
+    ask = offsets.layouts.ask
+
+    def counted(topics: Iterable[str]) -> Mapping[str, Layout]:
+        listed.append(list(topics))
+        return ask(listed[-1])
+
+    offsets.layouts.ask = counted  # type: ignore[method-assign]
+    async with FleetOffsets(live.client, offsets=offsets) as fleet:
+        metered = Metered(live, clock=clock, source=fleet.source(live.topic, group=group))
+        await metered.until(healthy)
+        listed.clear()
+        live.produce_to(19, 30)
+        readings = [await metered.read() for _ in range(8)]
+        await metered.meter.close()
+
+    assert len(readings[-1].partition_rates) == 20
+    assert (readings[-1].partition_lags[-1], readings[-1].lag) == (30, 30)
+    assert len(listed) <= 1, "metadata are refreshed now and then, not fetched at each tick"
 
 
 async def test_topics_are_found_by_a_regular_expression(every_kafka: KafkaUnderTest) -> None:

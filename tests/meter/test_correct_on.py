@@ -6,13 +6,13 @@ import time
 
 import numpy as np
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from services.meter.backfill import BackfillTerms
 from services.meter.history import RateHistory
 from services.meter.kafka_past import past_of_topic
-from tests.meter.live_topic import LiveTopic, Metered, healthy
+from tests.meter.live_topic import CommittedReader, LiveTopic, Metered, healthy
 from tests.servers.kafka import KafkaUnderTest, TopicFactory
 from tests.waiting import eventually, eventually_async
 
@@ -74,22 +74,37 @@ async def test_an_aborted_transaction_takes_offsets_but_what_follows_is_not_held
     assert reading.lag == 0, "a group at the end has no lag, whatever markers lie before it"
 
 
-async def test_transactions_are_scaled_to_samples(live: LiveTopic) -> None:
-    """Ten-record transactions take eleven offsets; the ledger counts ten."""
-    async with Metered(live) as metered:
-        await metered.read()
-        with live.transaction("many") as producer:
-            for number in range(110):
-                if number:
-                    producer.begin_transaction()
-                for _ in range(10):
-                    producer.produce(live.topic, b"x", partition=0)
-                producer.commit_transaction(30)
-        metered.meter.account.records.saw(offsets=1210, records=1100)
+def transact(live: LiveTopic, producer: Producer, transactions: int) -> None:
+    """Transactions of ten records, every fifth of them aborted; the first is open already."""
+    for number in range(transactions):
+        if number:
+            producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(live.topic, b"x", partition=0)
+        if number % 5 == 4:
+            producer.flush(30)  # what was not sent yet would leave no trace
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
 
-        reading = await metered.read()
 
-    assert reading.rate_per_s == pytest.approx(1100 / 2, rel=0.02)
+async def test_transactions_are_scaled_to_samples_by_what_their_readers_find(live: LiveTopic) -> None:
+    """Ten records take eleven offsets, and of an aborted transaction nobody gets anything to train."""
+    with live.transaction("many") as producer, CommittedReader(live) as reader:
+        async with Metered(live, progress=reader.progress) as metered:
+            await metered.read()
+            transact(live, producer, 150)
+            reader.read_on(until=150 * 11)
+            await metered.read()
+            await metered.read(100.0)  # by now all of that has left the window
+            producer.begin_transaction()
+            transact(live, producer, 100)
+            reading = await metered.read(10.0)
+            closed = await metered.until(lambda seen: seen.lag > 795)
+
+    assert reading.rate_per_s == pytest.approx(80 * 10 / 10, rel=0.02)
+    assert closed.lag == pytest.approx(80 * 10, rel=0.02)
+    assert metered.meter.figures().records_per_offset == pytest.approx(8 / 11, rel=0.02)
 
 
 async def test_a_topic_made_anew_is_known_by_its_id(live: LiveTopic, kafka: KafkaUnderTest) -> None:

@@ -266,6 +266,16 @@ def test_a_group_that_never_committed_stands_where_it_would_start(uncommitted: s
     assert world.run(1, 50).lags.sum() == lag + 50
 
 
+def test_a_topic_that_nobody_trains_has_traffic_and_no_lag() -> None:
+    world = World([1000], gauge=TopicGauge(uncommitted="end"))
+
+    seen = world.run(700, 50)
+
+    assert (seen.lags.sum(), seen.lag_s, seen.trained_per_s, seen.lost) == (0, 0.0, 0.0, 0)
+    assert seen.rates.tolist() == pytest.approx([50.0])
+    assert len(world.gauge.points) <= 700, "and no points are kept for it"
+
+
 def test_commits_moved_back_by_an_operator_are_lag_and_not_negative_training() -> None:
     world = World([1000], progress={0: 900})
     world.run(5, 0)
@@ -313,7 +323,7 @@ def test_a_long_pause_between_polls_is_an_average_and_no_gap_in_the_count() -> N
     assert seen.arrived == pytest.approx(4000)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 59), st.integers(1, 200))
 def test_time_lag_is_right_to_one_tick(behind_s: int, rate: int) -> None:
     world = World([0])

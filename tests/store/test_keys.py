@@ -30,6 +30,7 @@ def names(keys: Keys, job: str) -> _Named:
             keys.ledger(job),
             keys.ledger(job, "ranges"),
             keys.traffic(job),
+            keys.traffic(job, "PART"),
             keys.snapshot(job),
         ),
         of_all=(
@@ -83,6 +84,7 @@ def test_every_key_is_documented() -> None:
     written = {
         keys.state(job), keys.fence(job), keys.decisions(job), keys.assignment(job), keys.workers(job),
         keys.report(job, "WORKER"), keys.ledger(job), keys.ledger(job, "PART"), keys.traffic(job),
+        keys.traffic(job, "PART"),
         keys.snapshot(job), keys.jobs(), keys.jobs_version(), keys.tokens(), keys.audit(), keys.events(),
         keys.leader(), keys.leader_token(),
     }  # fmt: skip
