@@ -21,6 +21,18 @@ class Lease:
     token: int
     epoch: int
     expires_at_s: float
+    lapses: int = 0
+    """How often this range was out before and its worker fell silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A lease whose range is trained, and what came of it."""
+
+    lease: Lease
+    trained: int
+    late: int
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +54,9 @@ class Progress:
     epoch: int
     beyond: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """Ranges above the watermark that are trained already; only partitions that have some."""
+    quarantined: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """Ranges [start, end) that were given up: every worker that took them fell silent."""
+    topic_id: str = ""
+    """Kafka's own name of the topic that the offsets are of; empty when it told none."""
+    committed: bool = False
+    """Whether the group holds a commit of this ledger: another one in its place is not ours."""

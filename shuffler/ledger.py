@@ -1,9 +1,10 @@
 """The ledger: who may train which offsets, and how far everything is trained.
 
 Below `next` of a partition every offset is out on a lease, returned and
-waiting to be given out again, or done; at or above it nothing was ever given
-out. So the ranges done need not be kept: the watermark is the lowest offset
-that is out, returned or next, and no operation can move it back.
+waiting to be given out again, given up, or done; at or above it nothing was
+ever given out. So the ranges done need not be kept: the watermark is the
+lowest offset that is out, returned or next, and nothing but a `reset` can
+move it back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shuffler.errors import LeaseLost, NotOpened
-from shuffler.lease import Lease, Progress
+from shuffler.lease import Completed, Lease, Progress
 
 _RETURNED = float("-inf")
 """What came back has waited longest, whatever the clock says."""
@@ -29,18 +30,22 @@ class Terms:
     """A partition that nobody read for this long comes first: none waits for ever."""
     turn_s: float = 10.0
     """Whoever commits the watermark has this long before another may."""
+    lapses_max: int = 4
+    """A range whose leases lapsed this often is given up: it kills or stalls whoever trains it."""
 
 
 @dataclass(slots=True)
 class _Partition:
     next: int
     end: int
-    returned: list[tuple[int, int]] = field(default_factory=list)
+    returned: list[tuple[int, int, int]] = field(default_factory=list)
+    """Ranges to give out again, with how often they lapsed."""
+    quarantined: list[tuple[int, int]] = field(default_factory=list)
     waiting_since_s: float | None = None
     """Set while something is unleased: since when nobody has taken from it."""
 
     def unleased(self) -> int:
-        return self.end - self.next + sum(stop - start for start, stop in self.returned)
+        return self.end - self.next + sum(stop - start for start, stop, _ in self.returned)
 
 
 class Ledger:
@@ -72,15 +77,21 @@ class Ledger:
         self._trained = self._late = self._repeated = self._lost = 0
         self._turn: tuple[str, float] | None = None
         self._turn_ended_s: float | None = None
+        self._topic_id = ""
+        self._committed = False
 
-    def open(self, starts: Mapping[int, int], *, after_epoch: int = 0, now_s: float) -> None:
+    def open(
+        self, starts: Mapping[int, int], *, after_epoch: int = 0, topic_id: str = "", now_s: float
+    ) -> None:
         """Make partitions known, each starting at its offset. Known ones stay as they are.
 
         A new ledger gets an epoch that is higher than `after_epoch`, the last one heard of, and than
-        any that a clock which is right could have given: leases of a lost ledger stay lost.
+        any that a clock which is right could have given: leases of a lost ledger stay lost. The first
+        `topic_id` told is kept.
         """
         if not self._epoch:
             self._epoch = max(after_epoch + 1, int(now_s * 1000))
+        self._topic_id = self._topic_id or topic_id
         for partition, start in starts.items():
             self._partitions.setdefault(partition, _Partition(start, start))
 
@@ -95,27 +106,77 @@ class Ledger:
                 if book.waiting_since_s is None:
                     book.waiting_since_s = now_s
 
-    def acquire(self, worker: str, *, samples: int, prefer: Sequence[int], now_s: float) -> Lease | None:
+    def reset(
+        self,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        after_epoch: int = 0,
+        topic_id: str = "",
+        lost: int = 0,
+        now_s: float,
+    ) -> None:
+        """Start these partitions anew at `starts`, up to `ends`, whatever was trained of them.
+
+        The epoch rises, so that every lease that is out is lost to its worker; those of the other
+        partitions are given out again. With a `topic_id`, the offsets are of that topic from now on,
+        and `lost` of the one before went untrained. Raises NotOpened.
+        """
+        if not self._epoch:
+            raise NotOpened
+        self._epoch = max(self._epoch + 1, after_epoch + 1, int(now_s * 1000))
+        for lease in self._leases.values():
+            if lease.partition not in starts:
+                self._repeated += lease.end - lease.start
+                self._take_back(lease.partition, lease.start, lease.end, lease.lapses)
+        self._leases.clear()
+        self._alive_until_s.clear()
+        self._reads.clear()
+        self._settled.clear()
+        self._committed = False
+        self._topic_id = topic_id or self._topic_id
+        self._lost += lost
+        for partition, start in starts.items():
+            end = max(start, ends.get(partition, start))
+            self._partitions[partition] = _Partition(
+                start, end, waiting_since_s=now_s if end > start else None
+            )
+
+    def acquire(
+        self,
+        worker: str,
+        *,
+        samples: int,
+        prefer: Sequence[int],
+        completed: Completed | None = None,
+        now_s: float,
+    ) -> Lease | None:
         """A range of at most `samples` offsets for `worker`, or None when nothing is unleased.
 
         What was returned comes before what is new, in every partition and
-        among them. Lapsed leases are taken back first.
+        among them; what lapsed more than once comes in ever smaller pieces, so
+        that little is given up with the sample that stalls its workers. Lapsed
+        leases are taken back first. `completed` is completed before that; when
+        it is lost, nothing is acquired.
         """
         if samples < 1:
             raise ValueError(f"samples is {samples}; a lease holds at least one")
         if not self._partitions:
             raise NotOpened
+        if completed is not None:
+            self.complete(
+                completed.lease, trained=completed.trained, late=completed.late, lost=completed.lost
+            )
         self.expire(now_s=now_s)
         self.renew(worker, now_s=now_s)
         partition = self._choose(worker, samples, prefer, now_s)
         if partition is None:
             return None
-        start, end = self._take(self._partitions[partition], samples, now_s)
+        start, end, lapses = self._take(self._partitions[partition], samples, now_s)
         self._tokens += 1
         self._reads[worker] = partition
-        lease = Lease(
-            partition, start, end, worker, self._tokens, self._epoch, expires_at_s=now_s + self._terms.ttl_s
-        )
+        until_s = now_s + self._terms.ttl_s
+        lease = Lease(partition, start, end, worker, self._tokens, self._epoch, until_s, lapses)
         self._leases[lease.token] = lease
         return lease
 
@@ -141,7 +202,7 @@ class Ledger:
             return
         self._settle(lease, trained, late, lost)
         if upto < lease.end:
-            self._take_back(lease.partition, upto, lease.end)
+            self._take_back(lease.partition, upto, lease.end, lease.lapses)
 
     def expire(self, *, now_s: float) -> tuple[Lease, ...]:
         """Take back the leases of workers that fell silent, and say which."""
@@ -150,8 +211,11 @@ class Ledger:
         lapsed = tuple(lease for lease in self._leases.values() if lease.worker in silent)
         for lease in lapsed:
             del self._leases[lease.token]
-            self._repeated += lease.end - lease.start
-            self._take_back(lease.partition, lease.start, lease.end)
+            if lease.lapses + 1 >= self._terms.lapses_max:
+                insort(self._partitions[lease.partition].quarantined, (lease.start, lease.end))
+            else:
+                self._repeated += lease.end - lease.start
+                self._take_back(lease.partition, lease.start, lease.end, lease.lapses + 1)
         for worker in silent:
             del self._alive_until_s[worker]
             self._reads.pop(worker, None)
@@ -167,10 +231,12 @@ class Ledger:
         self._turn = (worker, now_s + self._terms.turn_s)
         return True
 
-    def end_turn(self, worker: str, *, now_s: float) -> None:
-        """The watermark is committed. Nothing happens when the turn had passed to another."""
+    def end_turn(self, worker: str, *, committed: bool = False, now_s: float) -> None:
+        """The turn is over, and whether the group took the watermark. Nothing happens when the turn
+        had passed to another."""
         if self._turn is not None and self._turn[0] == worker:
             self._turn, self._turn_ended_s = None, now_s
+            self._committed = self._committed or committed
 
     def leases(self) -> tuple[Lease, ...]:
         """What is out, oldest first."""
@@ -180,7 +246,7 @@ class Ledger:
         """Where the job stands."""
         upper = {p: book.next for p, book in self._partitions.items()}
         undone = [(lease.partition, lease.start, lease.end) for lease in self._leases.values()]
-        undone += [(p, start, end) for p, book in self._partitions.items() for start, end in book.returned]
+        undone += [(p, start, end) for p, book in self._partitions.items() for start, end, _ in book.returned]
         return Progress(
             watermarks=watermarks(upper, [(p, start) for p, start, _ in undone]),
             ends={p: book.end for p, book in sorted(self._partitions.items())},
@@ -190,6 +256,11 @@ class Ledger:
             lost=self._lost,
             epoch=self._epoch,
             beyond=trained_beyond(upper, undone),
+            quarantined={
+                p: tuple(book.quarantined) for p, book in sorted(self._partitions.items()) if book.quarantined
+            },
+            topic_id=self._topic_id,
+            committed=self._committed,
         )
 
     def _forgive_deafness(self, now_s: float) -> None:
@@ -226,12 +297,13 @@ class Ledger:
             return last
         return most
 
-    def _take(self, book: _Partition, samples: int, now_s: float) -> tuple[int, int]:
+    def _take(self, book: _Partition, samples: int, now_s: float) -> tuple[int, int, int]:
+        lapses = 0
         if book.returned:
-            start, stop = book.returned.pop(0)
-            end = min(stop, start + samples)
+            start, stop, lapses = book.returned.pop(0)
+            end = min(stop, start + samples_again(samples, lapses))
             if end < stop:
-                book.returned.insert(0, (end, stop))
+                book.returned.insert(0, (end, stop, lapses))
         else:
             start, end = book.next, min(book.end, book.next + samples)
             book.next = end
@@ -239,11 +311,11 @@ class Ledger:
             book.waiting_since_s = None
         elif not book.returned:
             book.waiting_since_s = now_s
-        return start, end
+        return start, end, lapses
 
-    def _take_back(self, partition: int, start: int, end: int) -> None:
+    def _take_back(self, partition: int, start: int, end: int, lapses: int) -> None:
         book = self._partitions[partition]
-        insort(book.returned, (start, end))
+        insort(book.returned, (start, end, lapses))
         book.waiting_since_s = _RETURNED
 
     def _is_settled(self, lease: Lease) -> bool:
@@ -270,6 +342,15 @@ def check_counts(lease: Lease, *, trained: int, late: int, lost: int) -> None:
     length = lease.end - lease.start
     if not (0 <= late <= trained and lost >= 0 and trained + lost <= length):
         raise ValueError(f"{trained=}, {late=}, {lost=} cannot be of a lease over {length} offsets")
+
+
+def samples_again(samples: int, lapses: int) -> int:
+    """How many samples of a range to give out again that lapsed so often: the first time all.
+
+    >>> [samples_again(1000, lapses) for lapses in range(5)]
+    [1000, 1000, 125, 15, 1]
+    """
+    return max(1, samples >> 3 * max(0, lapses - 1))
 
 
 def watermarks(upper: Mapping[int, int], undone: Iterable[tuple[int, int]]) -> dict[int, int]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shuffler.assignment import Assignment
 
@@ -11,98 +16,195 @@ TOLERANCE = 0.1
 _ROUNDING = 1e-9
 """A gain smaller than this is the arithmetic's: acting on it would move partitions to and fro."""
 
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that changed hands. One that nobody owned before, or whose owners left, did not."""
+
+    partition: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
 
 def rebalance(
-    current: Assignment, partition_loads: Sequence[float], worker_speeds: Mapping[str, float]
-) -> Assignment:
-    """Owners for every partition among the live workers, keeping what can be kept.
+    current: Assignment,
+    partition_loads: Sequence[float],
+    worker_speeds: Mapping[str, float],
+    *,
+    moves_max: int | None = None,
+) -> tuple[Assignment, tuple[Move, ...]]:
+    """Owners for every partition among the live workers, keeping what can be kept, and what moved.
 
-    A partition whose owner is gone goes to whoever is least loaded for its
-    speed. Then partitions move from the most to the least loaded while that
-    lowers the peak and the peak is out of tolerance. A worker that still has
-    nothing shares the heaviest partition. No workers, no owners.
+    A partition that is more than the fair share of the fastest worker is split: its owners so far
+    come first, each up to its fair share. Any other has one owner: the one it has, or else whoever
+    is least loaded for its speed. Then partitions move away from those above their fair share plus
+    TOLERANCE while that lowers the peak, at most `moves_max` of them. A worker that still has nothing
+    shares the heaviest partition. No workers, no owners.
 
-    >>> rebalance(Assignment(), [5.0, 5.0], {"a": 1.0, "b": 1.0}).owners
-    {0: ('a',), 1: ('b',)}
+    >>> assignment, moves = rebalance(Assignment(), [5.0, 5.0], {"a": 1.0, "b": 1.0})
+    >>> assignment.owners, moves
+    ({0: ('a',), 1: ('b',)}, ())
     """
     if not worker_speeds:
-        return Assignment()
-    # A partition without measured traffic still has to be read: spread those evenly too.
-    smallest = max(sum(partition_loads), 1.0) * 1e-6
-    loads = [max(load, smallest) for load in partition_loads]
-    owner = _kept_owners(current, len(loads), worker_speeds)
-    carried = dict.fromkeys(sorted(worker_speeds), 0.0)
-    for partition, name in owner.items():
-        carried[name] += loads[partition]
-
-    for partition in sorted(set(range(len(loads))) - owner.keys(), key=lambda p: (-loads[p], p)):
-        name = min(carried, key=lambda w: ((carried[w] + loads[partition]) / worker_speeds[w], w))
-        owner[partition] = name
-        carried[name] += loads[partition]
-
-    _even_out(owner, carried, loads, worker_speeds)
-    return Assignment(_with_helpers(owner, carried, loads))
+        return Assignment(), ()
+    plan = _Plan(current, partition_loads, worker_speeds)
+    plan.split_hot()
+    plan.place_orphans()
+    plan.even_out(moves_max)
+    after = Assignment(plan.owners())
+    return after, _moves(current, after, worker_speeds)
 
 
-def _kept_owners(current: Assignment, partitions: int, worker_speeds: Mapping[str, float]) -> dict[int, str]:
-    kept: dict[int, str] = {}
-    for partition, owners in current.owners.items():
-        alive = [name for name in owners if name in worker_speeds]
-        if alive and partition < partitions:
-            kept[partition] = alive[0]
-    return kept
+class _Plan:
+    """One plan in the making; workers are numbered in the order of their names."""
 
+    def __init__(
+        self, current: Assignment, partition_loads: Sequence[float], worker_speeds: Mapping[str, float]
+    ) -> None:
+        self._names = sorted(worker_speeds)
+        self._speeds = _believable(np.array([worker_speeds[name] for name in self._names], dtype=np.float64))
+        # A partition without measured traffic still has to be read: spread those evenly too.
+        given: Floats = np.asarray(partition_loads, dtype=np.float64)
+        self._loads: Floats = np.maximum(given, max(float(given.sum()), 1.0) * 1e-6)
+        self._load: list[float] = self._loads.tolist()
+        self._fair = float(self._loads.sum() / self._speeds.sum())
+        self._carried: Floats = np.zeros(len(self._names))
+        number = {name: place for place, name in enumerate(self._names)}
+        self._alive = {
+            partition: [number[name] for name in owners if name in number]
+            for partition, owners in current.owners.items()
+            if partition < len(self._loads)
+        }
+        self._shared: dict[int, list[int]] = {}
+        self._owner = np.full(len(self._loads), -1)
 
-def _even_out(
-    owner: dict[int, str],
-    carried: dict[str, float],
-    loads: Sequence[float],
-    speeds: Mapping[str, float],
-) -> None:
-    fair = sum(loads) / sum(speeds.values())
-    for _ in range(len(loads) * len(speeds)):  # every move lowers a peak, so this ends long before
-        most = max(carried, key=lambda w: (carried[w] / speeds[w], w))
-        peak = carried[most] / speeds[most]
-        if peak <= fair * (1 + TOLERANCE):
-            return
-        move = _largest_move(most, owner, carried, loads, speeds)
-        if move is None:
-            return
-        moved, to = move
-        owner[moved] = to
-        carried[most] -= loads[moved]
-        carried[to] += loads[moved]
+    def split_hot(self) -> None:
+        """Share out the partitions that no worker should carry alone, the heaviest first."""
+        limit = self._fair * float(self._speeds.max()) * (1 + TOLERANCE)
+        hot = np.flatnonzero(self._loads > limit * (1 + _ROUNDING))
+        for partition in self._heaviest_first(hot):
+            self._shared[partition] = self._filled(partition)
 
+    def _filled(self, partition: int) -> list[int]:
+        """Who shares `partition`: each takes up to its fair share, until nothing is left of it."""
+        room = self._fair * self._speeds - self._carried
+        so_far = self._alive.get(partition, [])
+        others = [w for w in np.argsort(-room, kind="stable").tolist() if w not in so_far]
+        left, takers = self._load[partition], []
+        for worker in (*so_far, *others):
+            if left <= self._load[partition] * _ROUNDING:
+                break
+            part = min(left, float(room[worker]))
+            if part > 0:
+                takers.append(worker)
+                self._carried[worker] += part
+                left -= part
+        return takers or [int(np.argmax(room))]
 
-def _largest_move(
-    most: str,
-    owner: Mapping[int, str],
-    carried: Mapping[str, float],
-    loads: Sequence[float],
-    speeds: Mapping[str, float],
-) -> tuple[int, str] | None:
-    """The heaviest partition of `most` that leaves whoever takes it better off, and who takes it best.
+    def place_orphans(self) -> None:
+        """Keep the owners that live; give what has none to whoever is least loaded for its speed."""
+        for partition, alive in self._alive.items():
+            if alive and partition not in self._shared:
+                self._owner[partition] = alive[0]
+        kept = self._owner >= 0
+        np.add.at(self._carried, self._owner[kept], self._loads[kept])
+        slowness, after = 1.0 / self._speeds, np.empty_like(self._speeds)
+        placed = []
+        for partition in self._heaviest_first(np.flatnonzero(~kept)):
+            if partition in self._shared:
+                continue
+            load = self._load[partition]
+            np.add(self._carried, load, out=after)
+            np.multiply(after, slowness, out=after)
+            worker = int(after.argmin())
+            self._carried[worker] += load
+            placed.append((partition, worker))
+        for partition, worker in placed:
+            self._owner[partition] = worker
 
-    The heaviest settles the matter in the fewest moves.
-    """
-    peak = carried[most] / speeds[most]
-    for partition in sorted((p for p, name in owner.items() if name == most), key=lambda p: (-loads[p], p)):
-        after, to = min(
-            (((carried[w] + loads[partition]) / speeds[w], w) for w in carried if w != most),
-            default=(peak, most),
+    def _heaviest_first(self, partitions: NDArray[np.int64]) -> list[int]:
+        order = np.argsort(-self._loads[partitions], kind="stable")
+        return [int(partition) for partition in partitions[order]]
+
+    def even_out(self, moves_max: int | None) -> None:
+        """Move partitions away from the most loaded while that lowers the peak."""
+        limits = self._fair * (1 + TOLERANCE) * self._speeds
+        queues: dict[int, list[tuple[float, int]]] = {}
+        # Every move lowers a peak, so this ends long before.
+        most_moves = len(self._loads) * len(self._names) if moves_max is None else moves_max
+        for _ in range(most_moves):
+            most = int(np.argmax(self._carried / self._speeds))
+            if self._carried[most] <= limits[most] * (1 + _ROUNDING):
+                return
+            if most not in queues:
+                queues[most] = sorted(
+                    (self._load[p], -p) for p in np.flatnonzero(self._owner == most).tolist()
+                )
+            place = self._best_move(most, queues[most], limits)
+            if place is None:
+                return
+            load, negative = queues[most].pop(place)
+            after = (self._carried + load) / self._speeds
+            after[most] = np.inf
+            to = int(np.argmin(after))
+            self._owner[-negative] = to
+            self._carried[most] -= load
+            self._carried[to] += load
+            if to in queues:
+                queues[to].insert(bisect_left(queues[to], (load, negative)), (load, negative))
+
+    def _best_move(self, most: int, queue: list[tuple[float, int]], limits: Floats) -> int | None:
+        """Which of its partitions `most` should give away: the one that settles the matter at once and
+        fits elsewhere, else the heaviest that fits, else the heaviest that lowers the peak."""
+        if not queue or len(self._names) == 1:
+            return None
+        room = limits - self._carried
+        peak = float(self._carried[most] / self._speeds[most]) * (1 - _ROUNDING)
+        lower = peak * self._speeds - self._carried
+        room[most] = lower[most] = -np.inf
+        fitting = bisect_left(queue, (float(room.max()) * (1 + _ROUNDING), 1)) - 1
+        enough = bisect_left(
+            queue, (float(self._carried[most] - limits[most]) * (1 - _ROUNDING), -len(self._loads))
         )
-        if after < peak * (1 - _ROUNDING):
-            return partition, to
-    return None
+        if enough <= fitting:
+            return enough
+        if fitting >= 0:
+            return fitting
+        lowering = bisect_left(queue, (float(lower.max()), -len(self._load))) - 1
+        return lowering if lowering >= 0 else None
+
+    def owners(self) -> dict[int, tuple[str, ...]]:
+        """Names for numbers, with those who have nothing beside the owners of the heaviest."""
+        names = self._names
+        owners: dict[int, tuple[str, ...]] = {
+            p: (names[w],) if w >= 0 else () for p, w in enumerate(self._owner.tolist())
+        }
+        for partition, takers in self._shared.items():
+            owners[partition] = tuple(names[worker] for worker in takers)
+        busy = {name for several in owners.values() for name in several}
+        for idle in (name for name in names if name not in busy):
+            if not owners:
+                break
+            hottest = max(owners, key=lambda p: (self._load[p] / len(owners[p]), -p))
+            owners[hottest] = (*owners[hottest], idle)
+        return owners
 
 
-def _with_helpers(
-    owner: Mapping[int, str], carried: Mapping[str, float], loads: Sequence[float]
-) -> dict[int, tuple[str, ...]]:
-    owners: dict[int, tuple[str, ...]] = {p: (name,) for p, name in sorted(owner.items())}
-    for idle in sorted(set(carried) - set(owner.values())):
-        if not owners:
-            break
-        hottest = max(owners, key=lambda p: (loads[p] / len(owners[p]), -p))
-        owners[hottest] = (*owners[hottest], idle)
-    return owners
+def _believable(speeds: Floats) -> Floats:
+    """A speed that cannot be is replaced by the mean of those that can."""
+    sound = np.isfinite(speeds) & (speeds > 0)
+    return np.where(sound, speeds, speeds[sound].mean() if sound.any() else 1.0)
+
+
+def _moves(current: Assignment, after: Assignment, worker_speeds: Mapping[str, float]) -> tuple[Move, ...]:
+    """Partitions that a live worker owned alone or first, and no longer does; or that were split anew."""
+    moves = []
+    for partition, owners in after.owners.items():
+        before = current.owners.get(partition, ())
+        if before == owners or not any(name in worker_speeds for name in before):
+            continue
+        if before[0] not in owners or len(owners) > len(before):
+            moves.append(Move(partition, before, owners))
+    return tuple(moves)

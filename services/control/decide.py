@@ -175,7 +175,10 @@ def _assignment(
     known = fmean(speed.values()) if speed else 1.0
     staying = (w.id for w in seen.pool.workers if w.phase is WorkerPhase.READY and w.id not in leaving)
     speeds = {worker: speed.get(worker, known) for worker in staying}
-    return rebalance(state.assignment, seen.traffic.partition_rates, speeds)
+    at_risk = seen.traffic.lag_s > policy.slo.fresh_within_s / 2
+    rates = seen.traffic.partition_rates
+    moves_max = None if at_risk else max(4, len(rates) // 10)  # each costs a seek; the rest follows
+    return rebalance(state.assignment, rates, speeds, moves_max=moves_max)[0]
 
 
 def _notes(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Message
 
-from shuffler.lease import Lease
+from shuffler.lease import Completed, Lease
 
 
 @dataclass(slots=True)
@@ -64,6 +64,11 @@ class Holding:
             late=sum(part.late for part in parts),
             lost=sum(stop - start for start, stop in self.deleted if stop <= upto),
         )
+
+    def completed(self) -> Completed:
+        """What to tell the ledger of a lease that is read and trained to its end."""
+        outcome = self.outcome()
+        return Completed(self.lease, outcome.trained, outcome.late, outcome.lost)
 
 
 class Batch:

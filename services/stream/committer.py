@@ -3,32 +3,56 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Event
 from typing import Final
 
 import structlog
 
-from services.stream.errors import CommitRefused, LedgerUnavailable
+from services.stream.errors import LedgerUnavailable, StreamError
 from services.stream.outage import Outage
 from services.stream.ports import LeaseLedger
+from services.stream.reconcile import Reset, reset_needed
 from services.stream.topic import Topic
 from shuffler.errors import NotOpened
+from shuffler.lease import Progress
 
 _log = structlog.get_logger(__name__)
 
 _ASK_AGAIN_S: Final = 0.02
+_COMMIT_ANYWAY_S: Final = 12 * 3600.0
+"""Kafka forgets the offsets of a group that commits nothing: idle partitions are committed again."""
+_LOOK_FOR_TOPIC_S: Final = 10.0
+"""How often to ask whether the topic is still the same."""
 
 
 class Committer:
-    """Commits while `run` runs, taking turns with the other workers. Nothing here stops the training."""
+    """Commits while `run` runs, taking turns with the other workers. Nothing here stops the training.
 
-    def __init__(self, topic: Topic, ledger: LeaseLedger, *, holder: str, every_s: float) -> None:
+    Whoever has the turn also looks whether somebody else moved the group's offsets, whether the
+    ledger is older than the commit, whether the topic was made anew, and adopts what it finds.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        ledger: LeaseLedger,
+        *,
+        holder: str,
+        every_s: float,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._topic = topic
         self._ledger = ledger
         self._holder = holder
         self._every_s = every_s
+        self._now_s = now_s
         self._committed: dict[int, int] = {}
+        self._committed_at_s = float("-inf")
+        self._topic_id = ""
+        self._looked_at_s = float("-inf")
+        self._told: set[tuple[int, int, int]] = set()
         self._outage = Outage("kafka group")
 
     def run(self, stopped: Event) -> None:
@@ -36,29 +60,97 @@ class Committer:
         while not stopped.wait(self._every_s):
             # The feeder meets the same troubles, says so and mends them.
             with suppress(LedgerUnavailable, NotOpened):
-                self._commit(every_s=self._every_s)
+                self.commit(every_s=self._every_s)
 
     def commit_last(self, *, within_s: float) -> None:
         """Commit on leaving, waiting for whoever is at it. A failure is told, not raised."""
         deadline_s = time.monotonic() + within_s
         try:
-            while not self._commit(every_s=0.0) and time.monotonic() < deadline_s:
+            while not self.commit(every_s=0.0) and time.monotonic() < deadline_s:
                 time.sleep(_ASK_AGAIN_S)
         except (LedgerUnavailable, NotOpened) as error:
             _log.warning("watermark_left_uncommitted", why=str(error))
 
-    def _commit(self, *, every_s: float) -> bool:
+    def commit(self, *, every_s: float) -> bool:
         """Whether it was this worker's turn. Raises LedgerUnavailable, NotOpened."""
         if not self._ledger.take_turn(self._holder, every_s=every_s):
             return False
+        committed = False
         try:
-            progress = self._ledger.progress()
-            if progress.watermarks != self._committed:
-                self._topic.commit(progress.watermarks, epoch=progress.epoch)
-                self._committed = dict(progress.watermarks)
+            committed = self._reconcile_and_commit()
             self._outage.answered()
-        except CommitRefused as error:
+        except (LedgerUnavailable, NotOpened):
+            raise
+        except StreamError as error:
             self._outage.failed(error)
         finally:
-            self._ledger.end_turn(self._holder)
+            self._ledger.end_turn(self._holder, committed=committed)
         return True
+
+    def reconcile(self) -> None:
+        """Look once whether the ledger fits the group, before it is relied on. Raises StreamError."""
+        with suppress(NotOpened):
+            self._reconciled()
+
+    def _reconcile_and_commit(self) -> bool:
+        """Whether the group holds our watermark now. Raises StreamError, NotOpened."""
+        self._look_for_topic()
+        progress = self._reconciled()
+        if progress is None:
+            return False
+        idle_s = self._now_s() - self._committed_at_s
+        if progress.watermarks == self._committed and idle_s < _COMMIT_ANYWAY_S:
+            return True
+        self._topic.commit(progress.watermarks, epoch=progress.epoch)
+        self._committed, self._committed_at_s = dict(progress.watermarks), self._now_s()
+        return True
+
+    def _reconciled(self) -> Progress | None:
+        """Where the ledger stands; None when it had to be started anew.
+
+        The group is asked before the ledger: the ledger moves on meanwhile, never the group.
+        """
+        before = self._ledger.progress()
+        if self._topic_id and not before.topic_id:
+            self._ledger.open({}, topic_id=self._topic_id)
+        commits = self._topic.committed(before.watermarks)
+        progress = self._ledger.progress()
+        self._tell_quarantined(progress)
+        reset = reset_needed(progress, commits, topic_id=self._topic_id)
+        if reset is not None:
+            self._adopt(reset)
+            return None
+        return progress
+
+    def _look_for_topic(self) -> None:
+        if self._now_s() - self._looked_at_s >= _LOOK_FOR_TOPIC_S:
+            self._topic_id = self._topic.id()
+            self._looked_at_s = self._now_s()
+
+    def _adopt(self, reset: Reset) -> None:
+        """Raise the epoch and start again from there: what workers still hold is lost to them."""
+        begins, ends = self._topic.begins(reset.partitions), self._topic.ends(reset.partitions)
+        starts = reset.starts if reset.starts is not None else begins
+        self._ledger.reset(
+            {p: min(max(start, begins.get(p, start)), ends.get(p, start)) for p, start in starts.items()},
+            ends,
+            after_epoch=reset.after_epoch,
+            topic_id=reset.topic_id,
+            lost=reset.lost,
+        )
+        self._committed = {}
+        _log.warning("ledger_reset", why=reset.why, starts=dict(starts), lost=reset.lost)
+
+    def _tell_quarantined(self, progress: Progress) -> None:
+        for partition, ranges in progress.quarantined.items():
+            for start, end in ranges:
+                if (partition, start, end) not in self._told:
+                    self._told.add((partition, start, end))
+                    _log.error(
+                        "samples_quarantined",
+                        topic=self._topic.name,
+                        partition=partition,
+                        offsets=[start, end],
+                        remedy="every worker that took them fell silent: look at these samples; they are "
+                        "left out, and `penstock rewind` trains them again",
+                    )

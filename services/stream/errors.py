@@ -4,12 +4,15 @@ StreamError
 ├── LedgerUnavailable    Redis does not answer: finish what is leased, wait, try again
 ├── SourceUnavailable    Kafka does not answer: wait, try again
 ├── SourceMissing        Kafka answers and has no such topic: a person must look
+├── GroupHasMembers      somebody else consumes as this group: a person must stop them
 └── CommitRefused        the group's offsets cannot be written now: the ledger still knows them
 
 LeaseLost and NotOpened come from the ledger itself: see shuffler.errors.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError
 
@@ -38,6 +41,17 @@ class SourceMissing(StreamError):
     def __init__(self, topic: str, where: str) -> None:
         super().__init__(
             f"Kafka at {where} has no topic {topic!r}; create it or mend the job's topic setting"
+        )
+
+
+class GroupHasMembers(StreamError):
+    """The job's consumer group is in use."""
+
+    def __init__(self, group: str, members: Sequence[str]) -> None:
+        shown = ", ".join(sorted(set(members))[:3])
+        super().__init__(
+            f"consumer group {group!r} has {len(members)} live member(s) ({shown}): Kafka refuses commits "
+            "beside them; stop them, or give the job a group of its own"
         )
 
 

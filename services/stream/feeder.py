@@ -10,7 +10,7 @@ import structlog
 
 from services.stream.batch import Holding
 from services.stream.buffer import SampleBuffer
-from services.stream.errors import LedgerUnavailable, SourceUnavailable
+from services.stream.errors import LedgerUnavailable, SourceMissing, SourceUnavailable
 from services.stream.frontier import Frontier
 from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
@@ -70,10 +70,16 @@ class Feeder:
         """Feed until stopped and drained."""
         try:
             while self._leave_by_s == float("inf"):
+                # What is trained is told with the next lease, or at once when that is not due.
+                if self._reading is None and self._buffer.count < self._ahead():
+                    if not self._take_lease():
+                        self._settle()
+                        self._buffer.wait(_IDLE_S)
+                    continue
                 self._settle()
                 if self._reading is not None:
                     self._read(self._reading)
-                elif self._buffer.count >= self._ahead() or not self._take_lease():
+                else:
                     self._buffer.wait(_IDLE_S)
             self._drain()
         finally:
@@ -103,9 +109,17 @@ class Feeder:
         """Whether there is something to do at once. Asks Kafka for more when nothing is unleased."""
         if not self._redis.over:
             return False
+        finished = next((h for h in self._holdings if h.exhausted and h.settled), None)
         try:
-            lease = self._ledger.acquire(self._holder, samples=self._lease_samples(), prefer=self._prefer())
+            lease = self._ledger.acquire(
+                self._holder,
+                samples=self._lease_samples(),
+                prefer=self._prefer(),
+                completed=None if finished is None else finished.completed(),
+            )
             self._redis.answered()
+            if finished is not None:
+                self._holdings.remove(finished)
             if lease is None:
                 return self._refresh()
         except LedgerUnavailable as error:
@@ -113,6 +127,9 @@ class Feeder:
             return False
         except NotOpened:
             return self._open()
+        except LeaseLost as error:
+            self._lost(finished, error)
+            return True
         self._reading = Holding(lease, read_to=lease.start)
         self._holdings.append(self._reading)
         self._reader.begin(lease)
@@ -135,8 +152,8 @@ class Feeder:
             return None
         try:
             answer = question()
-        except SourceUnavailable as error:
-            self._kafka.failed(error)
+        except (SourceUnavailable, SourceMissing) as error:
+            self._kafka.failed(error)  # a topic that was there may be made anew just now
             return None
         except LedgerUnavailable as error:
             self._redis.failed(error)
@@ -208,7 +225,15 @@ class Feeder:
             self._redis.failed(error)
             return False
         except LeaseLost as error:
-            _log.warning("lease_lost", trained_in_vain=trained, why=str(error))
+            self._lost(holding, error)
+            return True
         self._redis.answered()
         self._holdings.remove(holding)
         return True
+
+    def _lost(self, holding: Holding | None, error: LeaseLost) -> None:
+        """It lapsed, or the ledger was started anew: what is trained of it is trained again."""
+        self._redis.answered()
+        if holding is not None:
+            self._holdings.remove(holding)
+            _log.warning("lease_lost", trained_in_vain=holding.outcome().trained, why=str(error))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Final
 
 import structlog
 
+from services.stream.group_commit import Commit
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
-from services.stream.topic import Commit, Topic
+from services.stream.topic import Topic
 from shuffler.errors import NotOpened
 
 _log = structlog.get_logger(__name__)
@@ -51,7 +53,7 @@ class Frontier:
         if not self._partitions or time.monotonic() - self._looked_at_s > _LOOK_FOR_PARTITIONS_S:
             self._look_for_partitions()
         ends = self._topic.ends(self._partitions)
-        grown = {p: end for p, end in ends.items() if end > self._told.get(p, -1)}
+        grown = {p: end for p, end in ends.items() if end != self._told.get(p)}
         if not grown:
             return False
         try:
@@ -81,7 +83,11 @@ class Frontier:
         """Where to start: our own commit whatever the settings say, for the job is not new then."""
         begins = self._topic.begins(partitions)
         ends = self._topic.ends(partitions)
-        starts = dict(ends if self._plan.start == "latest" else begins)
+        starts = dict(begins)
+        if isinstance(self._plan.start, datetime):
+            starts |= self._topic.times(partitions, at_s=self._plan.start.timestamp())
+        elif self._plan.start == "latest":
+            starts |= ends
         for partition, commit in commits.items():
             if commit.epoch is None and self._plan.start != "committed":
                 continue

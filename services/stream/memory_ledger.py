@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 from shuffler.errors import NotOpened
-from shuffler.lease import Lease, Progress
+from shuffler.lease import Completed, Lease, Progress
 from shuffler.ledger import Ledger, Terms
 
 
@@ -19,17 +19,35 @@ class MemoryLedger:
         self._lock = Lock()
         self._ledger = Ledger(terms)
 
-    def open(self, starts: Mapping[int, int], *, after_epoch: int = 0) -> None:
+    def open(self, starts: Mapping[int, int], *, after_epoch: int = 0, topic_id: str = "") -> None:
         with self._lock:
-            self._ledger.open(starts, after_epoch=after_epoch, now_s=self._now_s())
+            self._ledger.open(starts, after_epoch=after_epoch, topic_id=topic_id, now_s=self._now_s())
 
     def extend(self, ends: Mapping[int, int]) -> None:
         with self._lock:
             self._ledger.extend(ends, now_s=self._now_s())
 
-    def acquire(self, worker: str, *, samples: int, prefer: Sequence[int]) -> Lease | None:
+    def reset(
+        self,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        after_epoch: int = 0,
+        topic_id: str = "",
+        lost: int = 0,
+    ) -> None:
         with self._lock:
-            return self._ledger.acquire(worker, samples=samples, prefer=prefer, now_s=self._now_s())
+            self._ledger.reset(
+                starts, ends, after_epoch=after_epoch, topic_id=topic_id, lost=lost, now_s=self._now_s()
+            )
+
+    def acquire(
+        self, worker: str, *, samples: int, prefer: Sequence[int], completed: Completed | None = None
+    ) -> Lease | None:
+        with self._lock:
+            return self._ledger.acquire(
+                worker, samples=samples, prefer=prefer, completed=completed, now_s=self._now_s()
+            )
 
     def renew(self, worker: str) -> None:
         with self._lock:
@@ -47,9 +65,9 @@ class MemoryLedger:
         with self._lock:
             return self._ledger.take_turn(worker, every_s=every_s, now_s=self._now_s())
 
-    def end_turn(self, worker: str) -> None:
+    def end_turn(self, worker: str, *, committed: bool = False) -> None:
         with self._lock:
-            self._ledger.end_turn(worker, now_s=self._now_s())
+            self._ledger.end_turn(worker, committed=committed, now_s=self._now_s())
 
     def progress(self) -> Progress:
         with self._lock:

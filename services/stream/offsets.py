@@ -32,6 +32,18 @@ def stable_ends(
     return _list_offsets(admin, topic, partitions, OffsetSpec.latest, timeout_s)
 
 
+def time_offsets(
+    admin: AdminClient, topic: str, partitions: Iterable[int], *, at_s: float, timeout_s: float
+) -> dict[int, int]:
+    """The first offset of each partition that is not older than `at_s`; -1 where all are.
+
+    Raises KafkaException.
+    """
+    return _list_offsets(
+        admin, topic, partitions, lambda: OffsetSpec.for_timestamp(round(at_s * 1000)), timeout_s
+    )
+
+
 def end_offsets(client: Mapping[str, Any], topic: str, *, timeout_s: float = 5.0) -> dict[int, int]:
     """Where each partition of `topic` ends now, asked with a client of its own.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from services.settings.job import JobSettings
@@ -15,7 +16,7 @@ class StreamPlan:
 
     topic: str
     group: str
-    start: Literal["committed", "earliest", "latest"] = "committed"
+    start: Literal["committed", "earliest", "latest"] | datetime = "committed"
     batch: int = 128
     fresh_within_s: float = 60.0
     lease_s: float = 2.0

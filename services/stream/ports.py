@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from shuffler.lease import Lease, Progress
+from shuffler.lease import Completed, Lease, Progress
 
 
 class LeaseLedger(Protocol):
@@ -15,7 +15,7 @@ class LeaseLedger(Protocol):
     calling it again is safe.
     """
 
-    def open(self, starts: Mapping[int, int], *, after_epoch: int = 0) -> None:
+    def open(self, starts: Mapping[int, int], *, after_epoch: int = 0, topic_id: str = "") -> None:
         """Make known partitions and the offsets they start at. Known ones are left as they are.
 
         A ledger that is made new gets a higher epoch than `after_epoch`, and than any before it.
@@ -26,12 +26,32 @@ class LeaseLedger(Protocol):
         """Offsets below these may be leased. An end never moves back. Raises NotOpened."""
         ...
 
-    def acquire(self, worker: str, *, samples: int, prefer: Sequence[int]) -> Lease | None:
-        """A range of at most `samples`, or None when nothing is unleased.
+    def reset(
+        self,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        after_epoch: int = 0,
+        topic_id: str = "",
+        lost: int = 0,
+    ) -> None:
+        """Start these partitions anew, under a higher epoch: whatever is out is lost to its worker,
+        and given out again where it is of another partition. Raises NotOpened.
+
+        With a `topic_id` the offsets are of that topic from now on, and `lost` of the old one are gone.
+        """
+        ...
+
+    def acquire(
+        self, worker: str, *, samples: int, prefer: Sequence[int], completed: Completed | None = None
+    ) -> Lease | None:
+        """A range of at most `samples`, or None when nothing is unleased; `completed` is completed
+        before, in the same step. Raises LeaseLost for that one, and then acquires nothing.
 
         What was given back or lapsed comes first, then what nobody read for too long; else the
         worker reads on in its own partition, or goes to the most behind of those it prefers, or of
-        all while those have nothing. Raises NotOpened when the ledger is not there (any more).
+        all while those have nothing. What lapsed `lapses_max` times is given up. Raises NotOpened when
+        the ledger is not there (any more).
         """
         ...
 
@@ -51,8 +71,9 @@ class LeaseLedger(Protocol):
         """Whether `worker` may commit the watermark: one at a time, and `every_s` after the last."""
         ...
 
-    def end_turn(self, worker: str) -> None:
-        """The turn is over; nothing happens when it had passed to another."""
+    def end_turn(self, worker: str, *, committed: bool = False) -> None:
+        """The turn is over, and whether the group took the watermark; nothing happens when it had
+        passed to another."""
         ...
 
     def progress(self) -> Progress:

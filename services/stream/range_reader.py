@@ -82,6 +82,12 @@ class RangeReader:
         self._jump(self._partition_read(), target)
         return skipped
 
+    def end(self) -> None:
+        """Stop reading; the consumer is free for other uses."""
+        if self._partition is not None:
+            self._consumer.incremental_unassign([TopicPartition(self._topic, self._partition)])
+            self._partition = None
+
     def _partition_read(self) -> int:
         if self._partition is None:
             raise RuntimeError("no range was begun")

@@ -55,19 +55,23 @@ def stream(
             topic, ledger, plan, worker=worker, ask_preference=lambda: assignment.partitions_of(worker)
         )
         stack.callback(batches.close)
-        if not _connect(topic, ledger, within_s=connect_s, stopping=stopping or Event()):
+        if not _connect(topic, ledger, batches, within_s=connect_s, stopping=stopping or Event()):
             batches.close()
         yield batches
 
 
-def _connect(topic: Topic, ledger: LeaseLedger, *, within_s: float, stopping: Event) -> bool:
+def _connect(
+    topic: Topic, ledger: LeaseLedger, batches: SampleStream, *, within_s: float, stopping: Event
+) -> bool:
     """Wait until Kafka and Redis have both answered; False when told to stop. Raises StreamError."""
     deadline_s = time.monotonic() + within_s
     told = False
     while not stopping.is_set():
         try:
             topic.partitions()
+            topic.refuse_members()
             ledger.progress()
+            batches.reconcile()
         except NotOpened:
             return True
         except StreamError as error:

@@ -74,6 +74,10 @@ class SampleStream(Iterator[Batch]):
             raise self._failure
         raise StopIteration
 
+    def reconcile(self) -> None:
+        """Follow the group where it is ahead of the ledger, or was moved. Raises StreamError."""
+        self._committer.reconcile()
+
     def stop(self) -> None:
         """Take no more work; the iteration ends when what was read is trained."""
         self._feeder.stop(drain_s=self._plan.drain_s)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from confluent_kafka import (
@@ -12,24 +11,18 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 
 from services.settings.root import KafkaSettings
-from services.stream.errors import CommitRefused, SourceMissing, StreamError
-from services.stream.offsets import begin_offsets, explain, stable_ends
+from services.stream.errors import CommitRefused, GroupHasMembers, SourceMissing, StreamError
+from services.stream.group_commit import Commit, epoch_of, mark_of
+from services.stream.offsets import begin_offsets, explain, stable_ends, time_offsets
 
-_MARK: Final = "penstock epoch="
-"""What our commits carry as metadata: a commit without it was made by somebody else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """An offset of the group. `epoch` is None when Penstock did not write it."""
-
-    offset: int
-    epoch: int | None
+_SILENT_CLUSTER: Final = "mockCluster"
+"""librdkafka's own broker: it knows no ids of topics, and does not answer when asked."""
 
 
 class Topic:
@@ -47,6 +40,7 @@ class Topic:
         self.consumer = Consumer(kafka.client(**_reading(group)))
         """Reads ranges by manual assignment; never a member of the group."""
         self._partitions: tuple[int, ...] = ()
+        self._id = ""
 
     def close(self) -> None:
         """Close the connections."""
@@ -101,17 +95,52 @@ class Topic:
             if answer.error is not None:
                 raise self._meaning(answer.error)
             if answer.offset >= 0:
-                commits[answer.partition] = Commit(answer.offset, _epoch_of(answer.metadata))
+                commits[answer.partition] = Commit(answer.offset, epoch_of(answer.metadata))
         return commits
 
-    def commit(self, offsets: Mapping[int, int], *, epoch: int) -> None:
-        """Commit for the group, without being a member. Raises CommitRefused.
+    def id(self) -> str:
+        """Kafka's own name of this topic: another one of the same name has another. Empty when the
+        broker does not tell."""
+        with suppress(KafkaException, TimeoutError):  # what it was last is as good as any
+            cluster = self._admin.list_topics(timeout=self._timeout_s).cluster_id
+            if str(cluster).startswith(_SILENT_CLUSTER):
+                return ""
+            asked = self._admin.describe_topics(TopicCollection([self.name]), request_timeout=self._timeout_s)
+            self._id = str(asked[self.name].result(timeout=self._timeout_s).topic_id)
+        return self._id
+
+    def refuse_members(self) -> None:
+        """Raise GroupHasMembers while the group has any: Kafka would refuse every commit of ours.
+
+        A broker that cannot describe groups is believed to have none.
+        """
+        asked = self._admin.describe_consumer_groups([self._group], request_timeout=self._timeout_s)
+        try:
+            described = asked[self._group].result(timeout=self._timeout_s)
+        except (KafkaException, TimeoutError):
+            return
+        members = [member.client_id for member in described.members]
+        if members:
+            raise GroupHasMembers(self._group, members)
+
+    def times(self, partitions: Iterable[int], *, at_s: float) -> dict[int, int]:
+        """The first offset of each whose record is not older; its end where all are older."""
+        partitions = tuple(partitions)
+        with self._asking():
+            found = time_offsets(self._admin, self.name, partitions, at_s=at_s, timeout_s=self._timeout_s)
+        behind = [p for p in partitions if found.get(p, -1) < 0]
+        return {**found, **(self.ends(behind) if behind else {})}
+
+    def commit(self, offsets: Mapping[int, int], *, epoch: int | None) -> None:
+        """Commit for the group, without being a member; without our mark when `epoch` is None.
+
+        Raises CommitRefused.
 
         Through the admin client, which gives up in time: a consumer's commit waits most of a minute
         for a coordinator that is away. A group with live members refuses, and says so for each
         partition only.
         """
-        mark = f"{_MARK}{epoch}"
+        mark = "" if epoch is None else mark_of(epoch)
         wanted = [TopicPartition(self.name, p, offset, mark) for p, offset in offsets.items()]
         try:
             (answer,) = self._admin.alter_consumer_group_offsets(
@@ -152,12 +181,3 @@ def _reading(group: str) -> dict[str, str | int | bool]:
         "fetch.message.max.bytes": 262_144,
         "log_level": 2,
     }
-
-
-def _epoch_of(metadata: str | None) -> int | None:
-    """
-    >>> _epoch_of("penstock epoch=12"), _epoch_of("")
-    (12, None)
-    """
-    number = (metadata or "").removeprefix(_MARK)
-    return int(number) if metadata and metadata.startswith(_MARK) and number.isdigit() else None

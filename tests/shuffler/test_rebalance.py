@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import itertools
+import random
+
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shuffler.assignment import Assignment
-from shuffler.rebalance import TOLERANCE, rebalance
+from shuffler.rebalance import TOLERANCE
+from shuffler.rebalance import rebalance as planned
 
 names = st.sampled_from([f"w{number}" for number in range(8)])
 loads = st.lists(st.floats(0, 1e6, allow_nan=False), max_size=24)
@@ -14,6 +18,10 @@ speeds = st.dictionaries(names, st.floats(0.1, 1000.0), min_size=1)
 assignments = st.dictionaries(
     st.integers(0, 30), st.lists(names, min_size=1, max_size=3, unique=True).map(tuple)
 ).map(Assignment)
+
+
+def rebalance(current: Assignment, loads: list[float], speeds: dict[str, float]) -> Assignment:
+    return planned(current, loads, speeds)[0]
 
 
 def carried(assignment: Assignment, partition_loads: list[float]) -> dict[str, float]:
@@ -94,13 +102,14 @@ def test_even_partitions_over_even_workers_are_within_tolerance(workers: int, ea
 def test_no_single_move_would_lower_a_peak_out_of_tolerance(
     partition_loads: list[float], worker_speeds: dict[str, float]
 ) -> None:
-    """The plan is where greedy moves end; what is then uneven is a partition too hot to move."""
+    """The plan is where greedy moves end."""
+    fair = sum(partition_loads) / sum(worker_speeds.values())
+    assume(max(partition_loads) <= fair * max(worker_speeds.values()) * (1 + TOLERANCE))
     after = rebalance(Assignment(), partition_loads, worker_speeds)
     first = Assignment({p: owners[:1] for p, owners in after.owners.items()})
     load = dict.fromkeys(worker_speeds, 0.0) | carried(first, partition_loads)
     most = max(load, key=lambda w: load[w] / worker_speeds[w])
     peak = load[most] / worker_speeds[most]
-    fair = sum(partition_loads) / sum(worker_speeds.values())
     if peak <= fair * (1 + TOLERANCE) * (1 + 1e-6):
         return
     least = min(load, key=lambda w: load[w] / worker_speeds[w])
@@ -111,6 +120,79 @@ def test_no_single_move_would_lower_a_peak_out_of_tolerance(
     ]
 
     assert not helps
+
+
+@given(st.integers(2, 8), st.floats(1.0, 1000.0))
+def test_one_hot_partition_is_shared_by_as_many_as_it_takes(workers: int, load: float) -> None:
+    worker_speeds = {f"w{number}": 1.0 for number in range(workers)}
+    cold = [load / 100] * workers
+
+    after = rebalance(Assignment(), [load, *cold], worker_speeds)
+
+    assert len(after.owners[0]) == workers, "it is nearly all of the load"
+    assert all(len(after.owners[p]) == 1 for p in range(1, workers + 1)), "a cold one has one owner"
+
+
+def test_a_partition_that_one_worker_can_carry_is_not_split() -> None:
+    after = rebalance(Assignment(), [10.0, 9.0, 1.0], {"a": 1.0, "b": 1.0})
+
+    assert all(len(owners) == 1 for owners in after.owners.values())
+
+
+def test_a_partition_that_cooled_down_has_one_owner_again() -> None:
+    speeds = {"a": 1.0, "b": 1.0}
+    hot = rebalance(Assignment(), [100.0, 1.0], speeds)
+    assert len(hot.owners[0]) == 2
+
+    after = rebalance(hot, [5.0, 5.0], speeds)
+
+    assert sorted(after.owners.values()) == [("a",), ("b",)]
+
+
+@given(assignments, loads, speeds, st.integers(0, 5))
+def test_no_more_partitions_move_than_allowed_beyond_those_that_must(
+    current: Assignment, partition_loads: list[float], worker_speeds: dict[str, float], most: int
+) -> None:
+    fair = sum(partition_loads) / sum(worker_speeds.values())
+    assume(max(partition_loads, default=0.0) <= fair * max(worker_speeds.values()))
+    settled = Assignment({p: owners[:1] for p, owners in current.owners.items()})
+
+    after, moves = planned(settled, partition_loads, worker_speeds, moves_max=most)
+
+    owned = [p for p, owners in settled.owners.items() if p in after.owners and owners[0] in worker_speeds]
+    moved = [p for p in owned if settled.owners[p][0] not in after.owners[p]]
+    assert len(moved) <= most
+    assert set(moved) <= {move.partition for move in moves}
+
+
+def test_rescales_take_hardly_more_moves_than_the_fewest_possible() -> None:
+    """Over many small cases, each against the fewest moves that bring the peak as low."""
+    chance, changed, fewest = random.Random(8), 0, 0
+    for _ in range(60):
+        loads_now = [float(chance.randint(1, 9)) for _ in range(chance.randint(4, 7))]
+        workers = chance.randint(2, 3)
+        names = [f"w{number}" for number in range(workers + chance.choice([-1, 1]))]
+        before = rebalance(Assignment(), loads_now, {f"w{number}": 1.0 for number in range(workers)})
+        after = rebalance(before, loads_now, dict.fromkeys(names, 1.0))
+        if any(len(owners) > 1 for owners in (*before.owners.values(), *after.owners.values())):
+            continue
+        peak = max(carried(after, loads_now).values())
+        changed += sum(before.owners[p] != after.owners[p] for p in before.owners)
+        fewest += fewest_moves(before, loads_now, names, peak)
+
+    assert changed <= 1.2 * fewest
+
+
+def fewest_moves(before: Assignment, loads_now: list[float], names: list[str], peak: float) -> int:
+    """By trying everything: the fewest partitions to hand over so that nobody carries more than `peak`."""
+    best = len(loads_now)
+    for choice in itertools.product(names, repeat=len(loads_now)):
+        carry = dict.fromkeys(names, 0.0)
+        for partition, name in enumerate(choice):
+            carry[name] += loads_now[partition]
+        if max(carry.values()) <= peak * (1 + 1e-9):
+            best = min(best, sum(before.owners[p] != (name,) for p, name in enumerate(choice)))
+    return best
 
 
 @given(st.integers(2, 8), st.integers(2, 6))

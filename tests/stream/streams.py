@@ -83,7 +83,8 @@ def progress_of(settings: Settings) -> Progress:
 def leases_out(settings: Settings) -> int:
     """How many leases are held at the moment."""
     with connect_sync(settings.redis) as client:
-        return int(client.hlen(Keys(settings.redis.prefix).ledger(JOB, "leases")))
+        records = client.hvals(Keys(settings.redis.prefix).ledger(JOB, "workers"))
+        return sum(record.count(b",") for record in records)
 
 
 def committed(settings: Settings, partitions: int) -> dict[int, int]:
@@ -161,6 +162,13 @@ def trained_all(settings: Settings, samples: int) -> Progress:
     done = eventually(lambda: _opened(all_trained), within_s=60, what=f"{samples} samples trained")
     assert done is not None
     return done
+
+
+def opened(settings: Settings) -> Progress:
+    """The progress once a worker has opened the ledger."""
+    found = eventually(lambda: _opened(lambda: progress_of(settings)), what="the ledger is open")
+    assert found is not None
+    return found
 
 
 def _opened(ask: Callable[[], Progress | None]) -> Progress | None:

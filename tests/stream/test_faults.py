@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event
 
 import pytest
@@ -16,7 +18,7 @@ from services.embedded.librdkafka import EmbeddedKafka
 from services.embedded.redis import EmbeddedRedis
 from services.settings import Settings
 from services.store.keys import Keys
-from services.stream.errors import SourceMissing, SourceUnavailable
+from services.stream.errors import GroupHasMembers, SourceMissing, SourceUnavailable
 from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
 from shuffler.ledger import Terms
@@ -218,20 +220,32 @@ def test_while_kafka_is_away_the_worker_waits_and_goes_on(redis_url: str, group:
 
 
 @pytest.mark.real_broker
-def test_a_group_with_members_refuses_the_commit_and_training_goes_on(
+def test_a_job_does_not_start_while_its_group_has_members(
     kafka: KafkaUnderTest, redis_url: str, group: str
 ) -> None:
     topic = kafka.new_topic(1)
     settings = settings_for(kafka.bootstrap, redis_url, topic, group)
-    member = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False})
-    member.subscribe([topic])
-    eventually(lambda: member.poll(0.1) or member.assignment(), within_s=60, what="the group has a member")
+    with (
+        membership(kafka, topic, group),
+        pytest.raises(GroupHasMembers, match="1 live member"),
+        stream(settings, JOB, worker="a", connect_s=0.0),
+    ):
+        pass
+
+
+@pytest.mark.real_broker
+def test_a_member_that_joins_later_stops_the_commits_not_the_training(
+    kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = kafka.new_topic(1)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group)
 
     with capture_logs() as logs, training(settings, "a"):
-        produce(kafka.bootstrap, topic, {0: 100})
-        trained_all(settings, 100)
-        eventually(lambda: [log for log in logs if log.get("server") == "kafka group"], what="told")
-        member.close()
+        trained_all(settings, 0)
+        with membership(kafka, topic, group):
+            produce(kafka.bootstrap, topic, {0: 100})
+            trained_all(settings, 100)
+            eventually(lambda: [log for log in logs if log.get("server") == "kafka group"], what="told")
         eventually(lambda: committed(settings, 1) == {0: 100}, what="the commit once the member is gone")
 
     told = [log for log in logs if log.get("server") == "kafka group"]
@@ -283,6 +297,20 @@ def test_kafka_that_never_answers_is_named(redis_url: str, group: str) -> None:
         pass
 
 
+@contextmanager
+def membership(kafka: KafkaUnderTest, topic: str, group: str) -> Iterator[Consumer]:
+    """Somebody else's consumer, a member of the group until the end of the block."""
+    member = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False})
+    member.subscribe([topic])
+    try:
+        eventually(
+            lambda: member.poll(0.1) or member.assignment(), within_s=60, what="the group has a member"
+        )
+        yield member
+    finally:
+        member.close()
+
+
 def delete_below(kafka: KafkaUnderTest, topic: str, *, offset: int) -> None:
     admin = kafka.admin()
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
@@ -292,8 +320,9 @@ def delete_below(kafka: KafkaUnderTest, topic: str, *, offset: int) -> None:
 def alive_until_s(settings: Settings, worker: str) -> float | None:
     """Until when the leases of a worker last; None before it was heard."""
     with Redis.from_url(settings.redis.url) as client:
-        known = client.zrange(Keys(settings.redis.prefix).ledger(JOB, "alive"), 0, -1, withscores=True)
-    return next((until_s for holder, until_s in known if holder.decode().startswith(f"{worker}.")), None)
+        known = client.hgetall(Keys(settings.redis.prefix).ledger(JOB, "workers"))
+    records = (record for holder, record in known.items() if holder.decode().startswith(f"{worker}."))
+    return next((float(record.split()[0]) for record in records), None)
 
 
 def ledger_of(settings: Settings, client: Redis) -> RedisLedger:

@@ -14,7 +14,7 @@ from services.stream.memory_ledger import MemoryLedger
 from services.stream.ports import LeaseLedger
 from services.stream.redis_ledger import RedisLedger
 from shuffler.errors import LedgerError
-from shuffler.lease import Lease
+from shuffler.lease import Completed, Lease
 from shuffler.ledger import Terms
 
 PARTITIONS = range(4)
@@ -24,6 +24,17 @@ steps = st.one_of(
     st.tuples(st.just("extend"), st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 200))),
     st.tuples(
         st.just("acquire"), workers, st.integers(1, 40), st.lists(st.sampled_from(PARTITIONS), unique=True)
+    ),
+    st.tuples(
+        st.just("exchange"),
+        st.integers(0, 30),
+        st.integers(1, 40),
+        st.lists(st.sampled_from(PARTITIONS), unique=True),
+    ),
+    st.tuples(
+        st.just("reset"),
+        st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 200), max_size=2),
+        st.integers(0, 100),
     ),
     st.tuples(st.just("complete"), st.integers(0, 30)),
     st.tuples(st.just("release"), st.integers(0, 30), st.floats(0, 1)),
@@ -54,6 +65,15 @@ class History:
             case "acquire":
                 answer = lease = self.ledger.acquire(args[0], samples=args[1], prefer=args[2])
                 self.leases += [] if lease is None else [lease]
+            case "exchange" if args[0] < len(self.leases):
+                done = self.leases[args[0]]
+                completed = Completed(done, trained=done.end - done.start, late=0)
+                answer = lease = self.ledger.acquire(
+                    done.worker, samples=args[1], prefer=args[2], completed=completed
+                )
+                self.leases += [] if lease is None else [lease]
+            case "reset":
+                self.ledger.reset(args[0], {p: start + args[1] for p, start in args[0].items()})
             case "complete" if args[0] < len(self.leases):
                 lease = self.leases[args[0]]
                 self.ledger.complete(lease, trained=lease.end - lease.start, late=1)
@@ -66,7 +86,7 @@ class History:
             case "turn":
                 answer = self.ledger.take_turn(args[0], every_s=args[1])
             case "end_turn":
-                self.ledger.end_turn(args[0])
+                self.ledger.end_turn(args[0], committed=True)
         return answer
 
 
@@ -74,7 +94,7 @@ class History:
 @given(history=st.lists(steps, min_size=5, max_size=60))
 def test_every_answer_is_the_same(redis_url: str, history: list[tuple[Any, ...]]) -> None:
     now_s = 1_000_000.0
-    terms = Terms(ttl_s=10.0, patience_s=5.0, turn_s=3.0)
+    terms = Terms(ttl_s=10.0, patience_s=5.0, turn_s=3.0, lapses_max=3)
     with connect_sync(RedisSettings(url=redis_url)) as client:
         client.flushdb()
         pure = History(MemoryLedger(terms, now_s=lambda: now_s))

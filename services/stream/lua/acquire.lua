@@ -1,0 +1,170 @@
+-- worker, ttl, patience, lapses_max, samples, tokens that the worker knows of " 1 2 ",
+-- then what to complete first (token or '', lease, epoch, trained, late, lost), preferred partitions
+local worker, ttl, samples = ARGV[2], number(ARGV[3]), number(ARGV[6])
+local state = call('HMGET', STATE, 'epoch', 'tokens', 'heard', 'check', 'oldest', 'trained')
+local epoch, token, oldest, trained = state[1], state[2], state[5] or 0, state[6] or 0
+if not epoch then return {'not-open', ''} end
+local overdue_before = now - ARGV[4]
+local PREFER, LOOKS = 14, 64 -- where the preferred begin; how many entries to put right at a time
+
+local record = call('HGET', WORKERS, worker)
+local silent, due = state[3] and now - state[3] > ttl / 2, now >= number(state[4] or 0)
+if ARGV[8] ~= '' then
+  local verdict, left = settle(record, ARGV[8], ARGV[9], ARGV[10], epoch)
+  if verdict == 'lost' then return {'lost'} end
+  if verdict == 'settled' then
+    record = left
+    trained = format('%.0f', trained + ARGV[11])
+    if silent or due then call('HSET', WORKERS, worker, record) end -- they look there
+    if ARGV[12] ~= '0' then call('HINCRBY', STATE, 'late', ARGV[12]) end
+    if ARGV[13] ~= '0' then call('HINCRBY', STATE, 'lost', ARGV[13]) end
+  end
+end
+
+if silent then
+  forgive(ttl)
+elseif due then
+  local all, soonest = call('HGETALL', WORKERS), now + ttl
+  for i = 1, #all, 2 do
+    local until_s, held = match(all[i + 1], '^(%S+) %S+ %S+;(.*)$')
+    if number(until_s) > now then
+      soonest = math.min(soonest, number(until_s))
+    else
+      call('HDEL', WORKERS, all[i])
+      for partition, start, stop, lapses in gmatch(held, '%d+ (%d+) (%d+) (%d+) (%d+),') do
+        if lapses + 1 >= number(ARGV[5]) then
+          local given_up = call('HGET', PARTITIONS, partition) .. ' ' .. start .. '-' .. stop
+          call('HSET', PARTITIONS, partition, given_up)
+        else
+          call('HINCRBY', STATE, 'repeated', format('%.0f', stop - start))
+          take_back(partition, number(start), number(stop), lapses + 1)
+          oldest = 0
+        end
+      end
+    end
+  end
+  call('HSET', STATE, 'check', format('%.6f', soonest))
+end
+if silent or due then record = call('HGET', WORKERS, worker) end
+
+local until_s, heard = format('%.6f', now + ttl), format('%.6f', now)
+local settled, last, held = '0', '-', ''
+if record then settled, last, held = match(record, '^%S+ (%S+) (%S+);(.*)$') end
+
+for again, known in gmatch(held, '((%d+) [^,]+),') do
+  if not string.find(ARGV[7], ' ' .. known .. ' ', 1, true) then
+    -- The reply that gave it was lost on the way: give it again, or it would be held for ever.
+    call('HSET', WORKERS, worker, until_s .. ' ' .. settled .. ' ' .. last .. ';' .. held)
+    call('HSET', STATE, 'heard', heard, 'trained', trained)
+    local partition, start, stop, lapses = match(again, '^%d+ (%d+) (%d+) (%d+) (%d+)$')
+    return {'ok', partition, start, stop, known, epoch, until_s, lapses}
+  end
+end
+
+local partition, book
+-- Whoever waited too long comes first.
+if overdue_before >= number(oldest) then
+  oldest = 0 -- unless all entries that may be earlier were put right
+  for _ = 1, LOOKS do
+    local first = call('ZRANGE', WAITING, 0, 0, 'WITHSCORES')
+    if not first[1] then
+      oldest = now
+      break
+    end
+    local there = call('HGET', PARTITIONS, first[1])
+    local since = match(there, '^%d+ %d+ ([^;]+)')
+    if since == '-' then
+      call('ZREM', WAITING, first[1])
+    elseif since == '-inf' or number(since) <= overdue_before then
+      partition, book = first[1], there
+      break
+    elseif number(since) == number(first[2]) then
+      oldest = since
+      break
+    else
+      call('ZADD', WAITING, since, first[1])
+    end
+  end
+end
+
+-- Reading on beats a jump to a little more.
+local at_home = #ARGV < PREFER
+if not partition and last ~= '-' then
+  for i = PREFER, #ARGV do
+    if ARGV[i] == last then at_home = true end
+  end
+  if at_home then
+    book = call('HGET', PARTITIONS, last)
+    if unleased(book) >= samples then partition = last end
+  end
+end
+
+-- Else the most behind of the preferred, or of all.
+if not partition then
+  local here = at_home and book and unleased(book) or 0
+  local most, count = nil, 0
+  for first = PREFER, #ARGV, 1000 do
+    local beyond = math.min(first + 1000, #ARGV + 1)
+    for i, text in ipairs(call('HMGET', PARTITIONS, unpack(ARGV, first, beyond - 1))) do
+      local there = text and unleased(text) or 0
+      local name = ARGV[first + i - 1]
+      if there > count or (there == count and there > 0 and number(name) > number(most)) then
+        most, count, book = name, there, text
+      end
+    end
+  end
+  if not most then
+    for _ = 1, LOOKS do
+      local top = call('ZREVRANGE', UNLEASED, 0, 0, 'WITHSCORES')
+      if not top[1] then break end
+      local text = call('HGET', PARTITIONS, top[1])
+      local there = unleased(text)
+      if there > count then most, count, book = top[1], there, text end
+      if there == number(top[2]) then
+        most, count, book = top[1], there, text
+        break
+      end
+      if there > 0 then
+        call('ZADD', UNLEASED, format('%.0f', there), top[1])
+      else
+        call('ZREM', UNLEASED, top[1])
+      end
+    end
+    local text = last ~= '-' and call('HGET', PARTITIONS, last)
+    here = text and unleased(text) or 0
+  end
+  partition = most
+  if here > 0 and here >= math.min(samples, count / 2) then
+    partition, book = last, call('HGET', PARTITIONS, last)
+  end
+end
+
+if not partition then
+  call('HSET', WORKERS, worker, until_s .. ' ' .. settled .. ' ' .. last .. ';' .. held)
+  call('HSET', STATE, 'heard', heard, 'trained', trained, 'oldest', oldest)
+  return {'ok'}
+end
+
+local start, stop_all, since, returned, given_up = match(book, '^(%d+) (%d+) ([^;]+);([^;]*);(.*)$')
+local next_offset, stop, lapses = start, nil, '0'
+if returned ~= '' then
+  local rest
+  start, stop, lapses, rest = match(returned, '^(%d+)%-(%d+)%*(%d+) ?(.*)$')
+  local upto = start + math.max(1, math.floor(samples / 8 ^ math.max(0, lapses - 1)))
+  if upto < number(stop) then
+    rest = format('%.0f-%s*%s', upto, stop, lapses) .. (rest == '' and '' or ' ' .. rest)
+    stop = format('%.0f', upto)
+  end
+  returned = rest
+else
+  stop = start + samples < number(stop_all) and format('%.0f', start + samples) or stop_all
+  next_offset = stop
+end
+if returned == '' then since = next_offset == stop_all and '-' or heard end
+token = format('%.0f', token + 1)
+call('HSET', PARTITIONS, partition,
+  next_offset .. ' ' .. stop_all .. ' ' .. since .. ';' .. returned .. ';' .. given_up)
+call('HSET', WORKERS, worker, until_s .. ' ' .. settled .. ' ' .. partition .. ';' .. held .. token
+  .. ' ' .. partition .. ' ' .. start .. ' ' .. stop .. ' ' .. lapses .. ',')
+call('HSET', STATE, 'heard', heard, 'trained', trained, 'tokens', token, 'oldest', oldest)
+return {'ok', partition, start, stop, token, epoch, until_s, lapses}
