@@ -38,7 +38,7 @@ _TRIES = 5
 """A change that fits any version is tried again this often when others change the job at the same time."""
 
 _FIXED = ("topic", "group", "shuffle.mode", "shuffle.start", "pool.kind")
-_PROGRAMS = ("pool.command", "pool.run_dir")
+_PROGRAMS = ("pool.command", "pool.run_dir", "pool.docker")
 
 
 class Unchangeable(JobsError):
@@ -255,10 +255,10 @@ class Desk:
             return
         changed = {change.field for change in differences(_dump(before), _dump(after))}
         for field in _PROGRAMS:
-            if field in changed:
+            if any(change == field or change.startswith(f"{field}.") for change in changed):
                 raise CommandForbidden(
-                    f"{field} names what runs on the controller's machine, and may not be set through the "
-                    "API; set it in the settings file, or allow it with api.allow_commands"
+                    f"{field} names what runs, and where, and may not be set through the API; set it "
+                    "in the settings file, or allow it with api.allow_commands"
                 )
 
     def _check_group(self, name: str, settings: JobSettings) -> None:

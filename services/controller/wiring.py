@@ -12,14 +12,11 @@ from types import TracebackType
 from typing import Self
 
 from forecasting.history import TrafficHistory
-from services.actuator.backoff import Backoff
-from services.actuator.process_pool import ProcessPool
-from services.actuator.recommend_pool import RecommendPool
 from services.clock import SystemClock
 from services.control.errors import StateUnavailable
 from services.control.loop import Ports
-from services.control.ports import WorkerPool
 from services.controller.metering import Metering
+from services.controller.pools import open_pool
 from services.controller.snapshot import ModelScore
 from services.forecaster.light import LightForecasts
 from services.meter.figures import MeterFigures
@@ -143,7 +140,9 @@ class LiveWiring:
                     past=self._past.get(name),
                 )
             )
-            pool = await stack.enter_async_context(self._pool(name, job))
+            pool = await stack.enter_async_context(
+                open_pool(name, job.pool, own_worker=self._own_worker(), owned=self._owned)
+            )
             yield Ports(
                 clock=self._clock,
                 leadership=self.leadership,
@@ -153,22 +152,6 @@ class LiveWiring:
                 telemetry=RedisReports(self._redis, self._keys, name),
                 store=self.store,
             )
-
-    @asynccontextmanager
-    async def _pool(self, name: str, job: JobSettings) -> AsyncIterator[WorkerPool]:
-        if job.pool.kind == "recommend":
-            yield RecommendPool()
-            return
-        pool = ProcessPool(
-            name,
-            command=job.pool.command or self._own_worker(),
-            run_dir=job.pool.run_dir,
-            owned=self._owned,
-            drain_s=job.pool.drain_s,
-            backoff=Backoff(longest_s=job.pool.backoff_max_s),
-        )
-        async with pool:
-            yield pool
 
     def _own_worker(self) -> list[str]:
         command = [sys.executable, "-m", "services.cli.main", "worker"]

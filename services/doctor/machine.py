@@ -6,14 +6,22 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from services.control.errors import PoolUnavailable
 from services.doctor.finding import Finding, Verdict
 from services.settings import JobSettings, Settings
 
 _PACKAGES = ("penstock", "confluent-kafka", "redis", "fastapi", "numpy", "scipy")
-_EXTRAS = {"torch": "forecast", "neuralforecast": "forecast", "kubernetes": "kubernetes", "ray": "ray"}
+_EXTRAS = {
+    "torch": "forecast",
+    "neuralforecast": "forecast",
+    "docker": "docker",
+    "kubernetes": "kubernetes",
+    "ray": "ray",
+}
 
 
 def check_versions() -> Iterator[Finding]:
@@ -41,6 +49,8 @@ def check_pools(settings: Settings) -> Iterator[Finding]:
         if job.pool.kind == "process":
             yield _command(name, job)
             yield _run_dir(name, job)
+        elif job.pool.kind == "docker":
+            yield _engine(name, job)
         else:
             yield Finding(f"pool of {name}", Verdict.OK, "recommend: decisions are recorded, nothing starts")
 
@@ -54,6 +64,24 @@ def _command(name: str, job: JobSettings) -> Finding:
         remedy = f"install it, or correct jobs.{name}.pool.command"
         return Finding(what, Verdict.WRONG, f"the program {program!r} is not found", remedy)
     return Finding(what, Verdict.OK, f"{program} is found")
+
+
+def _engine(name: str, job: JobSettings) -> Finding:
+    what, image = f"pool of {name}", job.pool.docker.image
+    try:
+        from services.actuator.docker_engine import DockerEngine  # noqa: PLC0415 - an extra
+
+        with closing(DockerEngine(job.pool.docker.url, timeout_s=5.0)) as engine:
+            there = engine.has_image(image)
+    except ModuleNotFoundError as error:
+        remedy = "pip install 'penstock[docker]'"
+        return Finding(what, Verdict.WRONG, f"the package {error.name} is not installed", remedy)
+    except PoolUnavailable as error:
+        return Finding(what, Verdict.WRONG, str(error), f"start it, or set jobs.{name}.pool.docker.url")
+    if not there:
+        remedy = f"docker pull {image}, or correct jobs.{name}.pool.docker.image"
+        return Finding(what, Verdict.WRONG, f"the Docker engine has no image {image}", remedy)
+    return Finding(what, Verdict.OK, f"the Docker engine answers and has the image {image}")
 
 
 def _run_dir(name: str, job: JobSettings) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
@@ -12,6 +11,7 @@ from estimator.rules import Rule, rule_named, takes
 from estimator.situation import Limits, Slo
 from services.control.types import Mode, Policy, Shuffle
 from services.settings.group import SettingsGroup
+from services.settings.pool import PoolSettings
 
 JOB_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
@@ -122,21 +122,6 @@ class ShuffleSettings(SettingsGroup):
     """Work handed out at a time, in seconds of one worker."""
     lease_ttl_s: PositiveFloat = 15.0
     """A worker silent for this long loses its leases to others."""
-
-
-class PoolSettings(SettingsGroup):
-    """Where the workers run."""
-
-    kind: Literal["process", "recommend"] = "process"
-    """`process`: on this machine. `recommend`: nowhere; decisions are only recorded."""
-    command: list[str] | None = None
-    """The worker's command line, `{job}` and `{worker}` filled in; Penstock's own when not given."""
-    run_dir: Path = Path(".penstock")
-    """Where the pool keeps the pids and logs of its workers, so that a restarted controller finds them."""
-    drain_s: PositiveFloat = 30.0
-    """A worker asked to leave is killed after this long."""
-    backoff_max_s: PositiveFloat = 60.0
-    """The longest wait before a worker that keeps dying is started again."""
 
 
 class WorkerSettings(SettingsGroup):

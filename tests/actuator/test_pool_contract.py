@@ -12,26 +12,34 @@ from services.actuator import MemoryPool, RecommendPool
 from services.control.errors import Fenced, Rejected
 from services.control.ports import WorkerPool
 from services.control.types import PoolState, WorkerPhase
+from tests.actuator.containers import docker_rig, lacking
 from tests.actuator.rigs import HandClock, MemoryRig, ProcessRig, Rig, ask, fake_pool, ids, settled
+
+DOCKER = pytest.param("docker", marks=pytest.mark.containers)
 
 
 @asynccontextmanager
 async def acting(kind: str, run_dir: Path) -> AsyncIterator[Rig]:
     if kind == "memory":
         yield MemoryRig()
-    else:
+    elif kind == "process":
         async with fake_pool(run_dir) as pool:
             yield ProcessRig(run_dir, pool)
+    elif lacking():
+        pytest.skip(lacking())
+    else:
+        async with docker_rig() as docker:
+            yield docker
 
 
-@pytest.fixture(params=["memory", "process"])
+@pytest.fixture(params=["memory", "process", DOCKER])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Every pool that acts."""
     async with acting(request.param, tmp_path) as made:
         yield made
 
 
-@pytest.fixture(params=["memory", "process", "recommend", "recommend, watching"])
+@pytest.fixture(params=["memory", "process", DOCKER, "recommend", "recommend, watching"])
 async def any_pool(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[WorkerPool]:
     """Every pool, those that never act included."""
     if request.param == "recommend":

@@ -118,6 +118,9 @@ async def test_programs_are_not_named_through_the_api(client: TestClient) -> Non
     assert client.patch("/v1/jobs/clicks", json=wanted, headers=ANY).status_code == 403
     assert client.post("/v1/jobs", json={"id": "x", **JOB, **wanted}).status_code == 403
     assert client.patch("/v1/jobs/clicks", json={"pool": {"run_dir": "/etc"}}, headers=ANY).status_code == 403
+    for docker in ({"image": "evil"}, {"binds": ["/:/host"]}, {"env": {"LD_PRELOAD": "evil.so"}}):
+        answer = client.patch("/v1/jobs/clicks", json={"pool": {"docker": docker}}, headers=ANY)
+        assert answer.status_code == 403, docker
 
 
 async def test_programs_may_be_named_where_that_is_allowed() -> None:

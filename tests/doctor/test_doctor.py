@@ -73,3 +73,16 @@ def test_settings_that_cannot_be_used_end_the_examination(config: Path) -> None:
     assert code == 1
     assert "jobs.clicks.slo.fresh_within_s" in found["settings"]["detail"]
     assert "Kafka" not in found
+
+
+def test_a_docker_engine_that_does_not_answer(config: Path) -> None:
+    config.write_text(
+        "kafka: {bootstrap: '127.0.0.1:1', timeout_s: 0.5}\n"
+        "redis: {url: 'redis://127.0.0.1:1', timeout_s: 0.5}\n"
+        "jobs: {clicks: {topic: t, pool: {kind: docker, docker: {image: ours, url: 'unix:///no/such'}}}}\n"
+    )
+
+    _, found = findings(config)
+
+    assert "the Docker engine does not answer" in found["pool of clicks"]["detail"]
+    assert found["pool of clicks"]["remedy"] == "start it, or set jobs.clicks.pool.docker.url"

@@ -106,8 +106,8 @@ class Controller:
         state = "ok" if readiness is None else readiness["dependencies"][dependency]
         return "" if state == "ok" else state
 
-    def ready_workers(self) -> int:
-        workers = self.get("/v1/jobs/clicks/workers")
+    def ready_workers(self, job: str = "clicks") -> int:
+        workers = self.get(f"/v1/jobs/{job}/workers")
         if not isinstance(workers, list):
             return 0
         return sum(worker["phase"] == "ready" for worker in workers)

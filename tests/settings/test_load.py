@@ -83,6 +83,7 @@ def test_a_misspelt_variable_is_refused(config: Path, monkeypatch: pytest.Monkey
             "jobs: {a: {topic: t, scaling: {rule_options: {utilization: 1}}}}",
             "rule 'penstock' has no option utilization",
         ),
+        ("jobs: {a: {topic: t, pool: {kind: docker}}}", "kind is docker and docker.image is empty"),
         ("kafka: {bootstrap: broker}", "kafka.bootstrap: 'broker' is not HOST:PORT"),
         ("- a\n- b", "top level must be a mapping"),
         ("jobs: {a: [", "is not valid YAML"),

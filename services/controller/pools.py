@@ -1,0 +1,68 @@
+"""The pool that a job's settings name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from services.actuator.backoff import Backoff
+from services.actuator.process_pool import ProcessPool
+from services.actuator.recommend_pool import RecommendPool
+from services.control.errors import PoolUnavailable
+from services.control.ports import WorkerPool
+from services.settings.pool import PoolSettings
+
+_WORKER_OF_IMAGE = ("penstock", "worker", "--job", "{job}", "--worker-id", "{worker}")
+
+
+@asynccontextmanager
+async def open_pool(
+    name: str, pool: PoolSettings, *, own_worker: Sequence[str], owned: bool
+) -> AsyncIterator[WorkerPool]:
+    """The pool of job `name`, closed with the context. Workers go on unless they are owned.
+
+    `own_worker` is the command of Penstock's own worker on this machine. Raises PoolUnavailable.
+    """
+    if pool.kind == "recommend":
+        yield RecommendPool()
+    elif pool.kind == "docker":
+        async with _docker_pool(name, pool) as containers:
+            yield containers
+    else:
+        async with ProcessPool(
+            name,
+            command=pool.command or own_worker,
+            run_dir=pool.run_dir,
+            owned=owned,
+            drain_s=pool.drain_s,
+            backoff=Backoff(longest_s=pool.backoff_max_s),
+        ) as processes:
+            yield processes
+
+
+@asynccontextmanager
+async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPool]:
+    try:
+        from services.actuator.docker_engine import ContainerSpec, DockerEngine  # noqa: PLC0415 - an extra
+        from services.actuator.docker_pool import DockerPool  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise PoolUnavailable(
+            f"the pool of job {name} needs the package {error.name}: pip install 'penstock[docker]'"
+        ) from error
+    docker = pool.docker
+    spec = ContainerSpec(
+        docker.image,
+        _WORKER_OF_IMAGE if pool.command is None else pool.command,
+        env=docker.env,
+        network=docker.network,
+        binds=docker.binds,
+        gpus=docker.gpus,
+    )
+    async with DockerPool(
+        name,
+        spec,
+        connect=lambda: DockerEngine(docker.url),
+        drain_s=pool.drain_s,
+        backoff=Backoff(longest_s=pool.backoff_max_s),
+    ) as containers:
+        yield containers

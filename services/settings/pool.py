@@ -1,0 +1,52 @@
+"""Settings of a job's pool: where its workers run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from services.settings.group import SettingsGroup
+
+
+class DockerSettings(SettingsGroup):
+    """Containers of a Docker engine, one per worker. In use when `pool.kind` is `docker`."""
+
+    image: str = ""
+    """The image of a worker. It is not pulled: have it on the engine's machine."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of every worker, such as `PENSTOCK_REDIS__URL`. Shown to whoever may see the
+    job: give secrets as files."""
+    network: str = ""
+    """The network to join, by name, such as compose's; the engine's default when empty."""
+    binds: list[str] = Field(default_factory=list)
+    """Directories and files of the engine's machine: `HOST_PATH:CONTAINER_PATH[:ro]`."""
+    gpus: Annotated[int, Field(ge=0)] = 0
+    """GPUs of each container."""
+    url: str | None = None
+    """The engine; `DOCKER_HOST`, or its usual socket, when not given."""
+
+
+class PoolSettings(SettingsGroup):
+    """Where the workers run."""
+
+    kind: Literal["process", "docker", "recommend"] = "process"
+    """`process`: on this machine. `docker`: in containers of a Docker engine. `recommend`: nowhere; decisions
+    are only recorded."""
+    command: list[str] | None = None
+    """The worker's command line, `{job}` and `{worker}` filled in; Penstock's own when not given, in a
+    container the image's own when empty."""
+    run_dir: Path = Path(".penstock")
+    """Where the pool keeps the pids and logs of its workers, so that a restarted controller finds them."""
+    drain_s: PositiveFloat = 30.0
+    """A worker asked to leave is killed after this long."""
+    backoff_max_s: PositiveFloat = 60.0
+    """The longest wait before a worker that keeps dying is started again."""
+    docker: DockerSettings = DockerSettings()
+
+    @model_validator(mode="after")
+    def _image_named(self) -> Self:
+        if self.kind == "docker" and not self.docker.image:
+            raise ValueError("kind is docker and docker.image is empty; name the image of a worker")
+        return self
