@@ -194,16 +194,25 @@ def _create_with_admin(bootstrap: str) -> CreateTopic:
     def create(name: str, partitions: int, config: Mapping[str, str] | None) -> None:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin.create_topics([topic], operation_timeout=30, request_timeout=30)[name].result()
-        # The controller has said yes; the broker hears of it a moment later.
-        eventually(lambda: len(_led(admin, name)) == partitions, what=f"topic {name}")
+        # The controller has said yes; the broker hears of it, and begins to lead, a moment later.
+        eventually(lambda: _led(admin, name) == partitions, within_s=60, what=f"topic {name}")
 
     return create
 
 
-def _led(admin: AdminClient, topic: str) -> list[int]:
-    """The partitions that have a leader, as the broker knows it."""
+def _led(admin: AdminClient, topic: str) -> int:
+    """How many partitions answer for their offsets."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
     found = admin.list_topics(timeout=10).topics.get(topic)
-    return [] if found is None else [part.id for part in found.partitions.values() if part.leader >= 0]
+    wanted = (
+        {} if found is None else {TopicPartition(topic, p): OffsetSpec.latest() for p in found.partitions}  # type: ignore[no-untyped-call]
+    )
+    if not wanted:
+        return 0
+    answers = admin.list_offsets(wanted, request_timeout=10).values()
+    return sum(answer.exception(timeout=15) is None for answer in answers)
 
 
 _STARTS: dict[Kind, Callable[[ExitStack], KafkaUnderTest]] = {
