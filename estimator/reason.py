@@ -28,6 +28,8 @@ class Reason(StrEnum):
     """`workers_max` binds: part of the traffic will be late."""
     AT_PARTITIONS = "at_partitions"
     """Without leases a worker beyond the partitions would idle."""
+    AT_STEP = "at_step"
+    """A step limit binds: the rest follows with the next plans."""
     STALE_METER = "stale_meter"
     """Traffic could not be measured: the last plan is held."""
     DEGRADED_METER = "degraded_meter"

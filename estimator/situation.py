@@ -62,6 +62,8 @@ class Situation:
     """Traffic before this tick, as the meter has it."""
     starting_since_s: tuple[float, ...] = ()
     """When each worker that does not train yet was asked for."""
+    lead_times_s: tuple[float, ...] = ()
+    """Equally likely lead times, where they were measured: with scarce GPUs minutes or hours."""
 
 
 @dataclass(frozen=True, slots=True)

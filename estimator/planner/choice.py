@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,22 +15,51 @@ OVERDUE_SHARE = 0.1
 """A sample overdue by one more SLO costs this share of a late one: late samples still matter."""
 RESIZE_SHARE = 1.3
 """A resize costs as much as this many starts of one worker, besides the pause: a pool must not fidget."""
+NOTHING = 0.01
+"""Traffic below this share of what one worker trains needs none at once."""
+GIVE_BACK_SHARE = 4.0
+"""Giving back costs as much as one worker for this many times lead time + SLO."""
+FULL = 0.95
+"""A pool is full when typical traffic is this share of what it can train."""
 SPREAD_MAX = 10
 """Beyond this many candidates only some are tried at first."""
 
 
+FACTORS = (1.02, 1.05, 1.1, 1.2, 1.4)
+"""Traffic higher or lower by these is tried, to say what would change the decision."""
+
+
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A pool size, what it is expected to come to, and the same for its neighbours."""
+class Candidate:
+    """A pool size and what it is expected to come to."""
 
     workers: int
     cost: float
     """In worker-seconds over the horizon."""
     late_share: float
     """Of the samples that arrive over the horizon or wait now."""
-    fewer: tuple[float, float] | None
-    """(cost, late share) with one worker less; None where that may not be."""
-    more: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The cheapest candidate, and others to compare it with; None where one may not be."""
+
+    best: Candidate
+    fewer: Candidate | None
+    """One worker less."""
+    more: Candidate | None
+    stay: Candidate | None
+    """The size as it is."""
+    late_share_least: float
+    """With as many workers as there may be: what no size could avoid."""
+    factor_fewer: float | None
+    """Traffic lower by this factor would need one worker less; None when none of those tried."""
+    factor_more: float | None
+
+    @property
+    def workers(self) -> int:
+        """The size chosen."""
+        return self.best.workers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,8 +89,17 @@ class Weighing:
             )
             order = np.argsort(tried)
             tried, costs, late = tried[order], costs[order], late[order]
-        sides = [self._at(tried, costs, late, best + side, tried[best] + side) for side in (-1, 1)]
-        return Choice(int(tried[best]), float(costs[best]), float(late[best]), sides[0], sides[1])
+        every = {
+            int(n): Candidate(int(n), float(cost), float(share))
+            for n, cost, share in zip(tried, costs, late, strict=True)
+        }
+        at = int(tried[best])
+        most = every.get(high) or Candidate(high, *self._one(high, curve))
+        return Choice(
+            every[at], every.get(at - 1), every.get(at + 1), every.get(seen.requested), most.late_share,
+            self._factor(at, at - 1, curve) if at > low else None,
+            self._factor(at, at + 1, curve) if at < high else None,
+        )  # fmt: skip
 
     def _curve(self) -> Floats:
         most = max(self.seen.limits.workers_max, self.seen.ready, self.seen.requested)
@@ -78,7 +116,8 @@ class Weighing:
         """
         timing = self.timing
         grace = timing.slo_s / (timing.slo_s + timing.lead_time_s + timing.bin_s)
-        enough = np.flatnonzero(curve >= self.futures.typical[0] * (1 - grace))
+        spare = NOTHING * float(curve[1]) if len(curve) > 1 else 0.0
+        enough = np.flatnonzero(curve + spare >= self.futures.typical[0] * (1 - grace))
         return int(enough[0]) if len(enough) else len(curve)
 
     def _first(self, curve: Floats, low: int, now: int) -> Counts:
@@ -97,32 +136,61 @@ class Weighing:
     def _try(self, candidates: Counts, curve: Floats) -> tuple[Counts, Floats, Floats]:
         """Cost and late share of each."""
         seen, timing = self.seen, self.timing
-        outcome = roll(
-            candidates, self.futures.rates, self.futures.chances, curve, self._arriving_s(),
-            seen.ready, seen.requested, seen.lag, max(seen.lag_s, 1e-9),
-            timing.step_s, timing.slo_s, timing.lead_time_s, seen.pause_s,
-        )  # fmt: skip
+        leads_s = seen.lead_times_s or (timing.lead_time_s,)
+        outcome = np.zeros((len(candidates), 3))
+        for lead_s in leads_s:
+            outcome += roll(
+                candidates, self.futures.rates, self.futures.chances, curve, self._arriving_s(lead_s),
+                seen.ready, seen.requested, seen.lag, max(seen.lag_s, 1e-9),
+                timing.step_s, timing.slo_s, lead_s, seen.pause_s,
+            ) / len(leads_s)  # fmt: skip
         one = max(float(curve[1]) if len(curve) > 1 else 0.0, 1e-9)
         late, overdue = outcome[:, LATE], outcome[:, OVERDUE] / timing.slo_s
         held = candidates * (timing.steps * timing.step_s)
-        resize = (RESIZE_SHARE * timing.lead_time_s + seen.pause_s * seen.ready) * (
-            candidates != seen.requested
+        costs = (
+            held
+            + self._further(candidates, curve)
+            + (outcome[:, LEFT] + self.price * (late + OVERDUE_SHARE * overdue)) / one
         )
-        costs = held + (outcome[:, LEFT] + self.price * (late + OVERDUE_SHARE * overdue)) / one + resize
         arrive = self.futures.chances @ self.futures.rates.sum(axis=1) * timing.step_s + seen.lag
         return candidates, costs, late / max(float(arrive), 1e-9)
 
-    def _arriving_s(self) -> Floats:
+    def _further(self, candidates: Counts, curve: Floats) -> Floats:
+        """What each change costs, and what is held after the horizon because of it.
+
+        What is asked for now can be given back by then. What is given back now is spared until
+        traffic needs it again; that must pay for the two resizes that it may come to.
+        """
+        seen, timing = self.seen, self.timing
+        up = RESIZE_SHARE * timing.lead_time_s + seen.pause_s * seen.ready
+        down = GIVE_BACK_SHARE * (timing.lead_time_s + timing.slo_s) + seen.pause_s * seen.ready
+        peak = np.maximum.accumulate(self.futures.further)
+        able = FULL * curve[candidates] + NOTHING * float(curve[1])
+        spared_s = timing.bin_s * np.searchsorted(peak, able, side="right")
+        spared = np.maximum(seen.requested - candidates, 0) * spared_s
+        held = seen.requested * timing.bin_s * len(peak)
+        costs: Floats = held - spared + np.sign(candidates - seen.requested).clip(0) * up
+        costs[candidates < seen.requested] += down
+        return costs
+
+    def _arriving_s(self, lead_s: float) -> Floats:
         """Seconds until each start is ready. One that is overdue may take as long again as it is late."""
-        lead_s, now_s = self.timing.lead_time_s, self.seen.now_s
+        now_s = self.seen.now_s
         ages = [max(now_s - since_s, 0.0) for since_s in self.seen.starting_since_s]
         return np.sort(np.array([max(lead_s - age, age - lead_s, 0.0) for age in ages], dtype=np.float64))
 
-    def _at(
-        self, tried: Counts, costs: Floats, late: Floats, place: int, workers: int
-    ) -> tuple[float, float] | None:
-        if 0 <= place < len(tried) and tried[place] == workers:
-            return float(costs[place]), float(late[place])
+    def _one(self, workers: int, curve: Floats) -> tuple[float, float]:
+        _, costs, late = self._try(np.array([workers]), curve)
+        return float(costs[0]), float(late[0])
+
+    def _factor(self, best: int, other: int, curve: Floats) -> float | None:
+        """How much more or less traffic would make `other` the cheaper of the two."""
+        pair = np.array([best, other])
+        for factor in FACTORS:
+            scale = factor if other > best else 1 / factor
+            _, costs, _ = replace(self, futures=self.futures.scaled(scale))._try(pair, curve)
+            if costs[1] < costs[0]:
+                return scale
         return None
 
 

@@ -92,12 +92,12 @@ def rows(levels: Floats, origins: Places, seasons: Places, knots: Places) -> Flo
 
 @compiled
 def logarithms(rates: Floats, quiet: float) -> Floats:
-    """The logarithm of the rates, none below `quiet`; a gap takes the value before it."""
+    """log(rate + quiet), so that no traffic has a level too; a gap takes the value before it."""
     levels = np.empty(len(rates))
     last = np.log(quiet)
     for place in range(len(rates)):
         if not np.isnan(rates[place]):
-            last = np.log(max(rates[place], quiet))
+            last = np.log(rates[place] + quiet)
         levels[place] = last
     return levels
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,12 +24,18 @@ class Futures:
     rates: Floats
     chances: Floats
     typical: Floats
+    further: Floats
+    """Rates of the bins after the steps, roughly."""
+
+    def scaled(self, factor: float) -> Futures:
+        """The same with so much more traffic."""
+        return Futures(self.rates * factor, self.chances, self.typical * factor, self.further * factor)
 
     def quantile(self, level: float, step: int) -> float:
         """The rate that is not exceeded with chance `level` in a step.
 
         >>> two = np.array([[1.0], [3.0]])
-        >>> Futures(two, np.array([0.9, 0.1]), two[0]).quantile(0.95, 0)
+        >>> Futures(two, np.array([0.9, 0.1]), two[0], two[0]).quantile(0.95, 0)
         3.0
         """
         column = self.rates[:, step]
@@ -46,13 +52,14 @@ def futures_of(
     `live` is the rate of the bin that is filling since `elapsed_s`; None when nothing is known
     of it, and the path starts with it.
     """
-    paths = np.exp(outlook.ahead + outlook.volatility * model.errors)
-    typical = np.exp(outlook.ahead)
+    paths = np.maximum(np.exp(outlook.ahead + outlook.volatility * model.errors) - model.quiet, 0.0)
+    typical = np.maximum(np.exp(outlook.ahead) - model.quiet, 0.0)
     if live is not None:
         paths = np.concatenate([np.full((len(paths), 1), live), paths], axis=1)
         typical = np.concatenate([[live], typical])
     bins = _bins(timing, elapsed_s, len(typical))
-    return Futures(np.ascontiguousarray(paths[:, bins]), model.chances, typical[bins])
+    further = typical[-1] * np.exp(outlook.further)
+    return Futures(np.ascontiguousarray(paths[:, bins]), model.chances, typical[bins], further)
 
 
 def with_live(model: TrafficModel, recent: Recent, before: Outlook, live: float) -> Outlook:
@@ -66,14 +73,14 @@ def with_live(model: TrafficModel, recent: Recent, before: Outlook, live: float)
     if rise <= JUMP * outlook.volatility * model.step1:
         return outlook
     moved = np.append(before.ahead[1:], before.ahead[-1]) + JUMP_STAYS * rise
-    return Outlook(np.maximum(outlook.ahead, moved), outlook.volatility, outlook.level)
+    return replace(outlook, ahead=np.maximum(outlook.ahead, moved))
 
 
-def given_path(forecast: Forecast, timing: Timing, *, from_s: float, many: int) -> Floats:
+def given_path(forecast: Forecast, timing: Timing, quiet: float, *, from_s: float, many: int) -> Floats:
     """Log of a given forecast's median for `many` bins from `from_s` on; past its end, its last."""
     at_s = from_s - forecast.issued_at_s + (np.arange(many) + 0.5) * timing.bin_s
     bins = np.clip((at_s // forecast.step_s).astype(np.int64), 0, forecast.paths.shape[1] - 1)
-    logs: Floats = np.log(np.maximum(forecast.path(0.5)[bins], 1e-9))
+    logs: Floats = np.log(np.maximum(forecast.path(0.5)[bins], 0.0) + quiet)
     return logs
 
 

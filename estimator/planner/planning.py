@@ -9,8 +9,8 @@ import numpy as np
 
 from estimator.capacity import Capacity
 from estimator.planner.choice import Choice, Weighing
-from estimator.planner.features import Floats
 from estimator.planner.futures import Futures, futures_of, given_path, with_live
+from estimator.planner.grain import bins_together, coarsened
 from estimator.planner.memory import Held, PlannerMemory, noted
 from estimator.planner.scores import Said
 from estimator.planner.timing import Timing
@@ -42,33 +42,56 @@ class Planner:
 
     def __init__(self, *, season_s: float) -> None:
         self.season_s = season_s
-        self._fitted: tuple[object, TrafficModel | None] = ((), None)
+        self._fitted: tuple[object, float, TrafficModel | None] = ((), 0.0, None)
         self._recent: tuple[object, Recent | None] = ((), None)
+        self._coarse: tuple[object, TrafficHistory | None] = ((), None)
+
+    def grained(self, seen: Situation) -> Situation:
+        """The situation with its history in bins that suit the lead time."""
+        history = seen.history
+        if history is None:
+            return seen
+        many = bins_together(seen.lead_time_s, seen.slo.fresh_within_s, history.step_s)
+        if many == 1:
+            return seen
+        key = (history.start_s, history.end_s, many)
+        if self._coarse[0] != key:
+            self._coarse = (key, coarsened(history, many))
+        return replace(seen, history=self._coarse[1])
 
     def model(self, seen: Situation, memory: PlannerMemory) -> tuple[TrafficModel | None, PlannerMemory]:
-        """The model of the traffic, fitted again once a day; None while the history is too short."""
+        """The model of the traffic, fitted again once a day, or when there is a fifth more to learn from.
+
+        None while the history is too short.
+        """
         history = seen.history
         if history is None or len(history.rates) == 0:
             return None, memory
         fitted_at_s = memory.fitted_at_s
-        refit_s = min(REFIT_BINS * history.step_s, self.season_s)
         model = None
-        if fitted_at_s is not None and 0 <= history.end_s - fitted_at_s < refit_s:
+        if fitted_at_s is not None and 0 <= history.end_s - fitted_at_s < self._refit_s(history, fitted_at_s):
             model = self._model(history, fitted_at_s, seen)
         if model is None and fitted_at_s != history.end_s:
             fitted_at_s = history.end_s
             model = self._model(history, fitted_at_s, seen)
         return model, replace(memory, fitted_at_s=fitted_at_s)
 
+    def _refit_s(self, history: TrafficHistory, fitted_at_s: float) -> float:
+        grown_s = max(0.2 * (fitted_at_s - history.start_s), 60 * history.step_s)
+        return min(REFIT_BINS * history.step_s, self.season_s, grown_s)
+
     def _model(self, history: TrafficHistory, at_s: float, seen: Situation) -> TrafficModel | None:
         timing = _timing(seen, history)
-        key = (at_s, timing.ahead, timing.lead, timing.guard, timing.patience, history.start_s)
-        if self._fitted[0] != key:
+        key = (at_s, timing.bin_s, timing.ahead, timing.lead, timing.guard, timing.patience)
+        known, start_s, _ = self._fitted
+        # A start that moves on is retention, and changes little; one that moves back is a backfill.
+        if known != key or history.start_s < start_s:
             last = round((at_s - history.start_s) / history.step_s)
             first = max(0, last - round(HISTORY_SEASONS * self.season_s / history.step_s))
             season = round(self.season_s / history.step_s)
-            self._fitted = (key, fit(history.rates[first:last], timing=timing, season=season))
-        return self._fitted[1]
+            model = fit(history.rates[first:last], timing=timing, season=season)
+            self._fitted = (key, history.start_s, model)
+        return self._fitted[2]
 
     def is_due(self, seen: Situation, model: TrafficModel, memory: PlannerMemory) -> bool:
         """Whether anything happened that the plan in force did not know."""
@@ -83,7 +106,7 @@ class Planner:
         live = memory.filling.rate_per_s
         if live is None or memory.filling.seconds < LIVE_FROM * history.step_s:
             return False
-        moved = abs(math.log(max(live, model.quiet) / max(held.live, model.quiet)))
+        moved = abs(math.log((live + model.quiet) / (held.live + model.quiet)))
         return moved > NEWS * held.surprise
 
     def plan(
@@ -97,19 +120,21 @@ class Planner:
         live = memory.filling.rate_per_s if memory.filling.seconds >= HEARD_FROM * history.step_s else None
         scores = memory.scores.seen(history.end_s, float(recent.levels[recent.bins - 1]))
         outlook = model.outlook(recent)
-        scores = scores.said(_said(seen, outlook, timing, history.end_s))
+        scores = scores.said(_said(seen, outlook, timing, model.quiet, history.end_s))
         if live is not None:
             outlook = with_live(model, recent, outlook, live)
-        outlook = _nudged(
-            outlook, seen, timing, scores.trust, history.end_s + (live is not None) * timing.bin_s
-        )
+        if seen.forecast is not None and scores.trust > 0:
+            from_s = history.end_s + (live is not None) * timing.bin_s
+            given = given_path(seen.forecast, timing, model.quiet, from_s=from_s, many=len(outlook.ahead))
+            outlook = outlook.nudged(given, scores.trust)
         futures = futures_of(
             model, outlook, timing, elapsed_s=max(seen.now_s - history.end_s, 0.0), live=live
         )
         choice = Weighing(seen, futures, timing, price).choose()
         held = Held(
             choice.workers, Reason.STEADY, {}, seen.now_s, history.end_s,
-            live=math.exp(outlook.level), surprise=max(outlook.volatility * model.step1, 0.01),
+            live=max(math.exp(outlook.level) - model.quiet, 0.0),
+            surprise=max(outlook.volatility * model.step1, 0.01),
             requested=seen.requested, ready=seen.ready,
         )  # fmt: skip
         return Plan(choice, futures), replace(memory, held=held, scores=scores)
@@ -143,18 +168,10 @@ def _timing(seen: Situation, history: TrafficHistory) -> Timing:
     return Timing(max(seen.lead_time_s, 1e-3), max(seen.slo.fresh_within_s, 1e-3), history.step_s)
 
 
-def _said(seen: Situation, outlook: Outlook, timing: Timing, end_s: float) -> Said:
+def _said(seen: Situation, outlook: Outlook, timing: Timing, quiet: float, end_s: float) -> Said:
     """What is forecast now for the lead time, to be scored when it has come."""
     given = None
     if seen.forecast is not None:
-        given = float(given_path(seen.forecast, timing, from_s=end_s, many=timing.lead)[-1])
+        given = float(given_path(seen.forecast, timing, quiet, from_s=end_s, many=timing.lead)[-1])
     due_s = end_s + timing.lead * timing.bin_s
     return Said(due_s, float(outlook.ahead[timing.lead - 1]), given, outlook.volatility**2)
-
-
-def _nudged(outlook: Outlook, seen: Situation, timing: Timing, trust: float, from_s: float) -> Outlook:
-    """Moved towards the given forecast as far as that has deserved it."""
-    if seen.forecast is None or trust <= 0:
-        return outlook
-    given: Floats = given_path(seen.forecast, timing, from_s=from_s, many=len(outlook.ahead))
-    return replace(outlook, ahead=(1 - trust) * outlook.ahead + trust * given)

@@ -14,6 +14,8 @@ HORIZON = 1.5
 
 Looking further charges a worker for lateness that a later decision can still avoid.
 """
+FURTHER = 4.0
+"""So many horizons more are looked at, roughly, before a worker is given back."""
 GUARD = 4.0
 """For how long a sudden dip is not believed, in the same units."""
 
@@ -52,6 +54,11 @@ class Timing:
     def ahead(self) -> int:
         """Bins to forecast."""
         return min(max(math.ceil(self.horizon_s / self.bin_s) + 1, self.lead + 1), AHEAD_MAX)
+
+    @property
+    def further(self) -> int:
+        """Bins after those forecast in which a worker given back may be missed."""
+        return math.ceil(FURTHER * self.horizon_s / self.bin_s)
 
     @property
     def lead(self) -> int:

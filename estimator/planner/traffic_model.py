@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +10,7 @@ from scipy.optimize import nnls
 
 from estimator.planner.compiled import compiled
 from estimator.planner.features import (
+    WIDTH,
     Floats,
     Places,
     Shape,
@@ -26,7 +27,7 @@ ROWS_MIN = 240
 """Fewer rows teach nothing."""
 ROWS_MAX = 20_000
 QUIET = 0.02
-"""Rates below this share of the mean read as this: the logarithm of nothing is no level."""
+"""Added to every rate, as a share of the mean: the logarithm of nothing is no level."""
 RIDGE = 1e-3
 FAST, SLOW = 12.0, 90.0
 """Bins over which recent surprises are averaged for the volatility."""
@@ -43,6 +44,12 @@ class Outlook:
     ahead: Floats
     volatility: float
     level: float
+    further: Floats
+    """How the log rate went on after that, a season before."""
+
+    def nudged(self, given: Floats, trust: float) -> Outlook:
+        """Moved towards a given forecast as far as that has deserved it."""
+        return replace(self, ahead=(1 - trust) * self.ahead + trust * given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +83,8 @@ class TrafficModel:
     fall: float
     """A fall within the guard window beyond this is unusual."""
     guard: int
+    far: int
+    """Bins after those forecast that are looked at roughly."""
     step1: float
     """One-step error over the error at the lead time."""
 
@@ -98,13 +107,23 @@ class TrafficModel:
         level = float(recent.levels[last])
         if live is not None:
             last += 1
-            level = float(np.log(max(live, self.quiet)))
+            level = float(np.log(max(live, 0.0) + self.quiet))
             recent.calm[last] = max(level, recent_high(recent.levels, last, self.guard) - self.fall)
         at = np.array([last], dtype=np.int64)
         features = rows(recent.calm, at, self.shape.lengths, self.shape.knots)[0]
         ahead = recent.calm[last] + np.clip(features, *self.range) @ self.weights
         known = np.array([1.0, recent.fast, recent.slow, np.exp(-level)])
-        return Outlook(ahead, float(np.sqrt(max(self.spread @ known, 1e-8))), level)
+        volatility = float(np.sqrt(max(self.spread @ known, 1e-8)))
+        return Outlook(ahead, volatility, level, self._further(recent.calm, last))
+
+    def _further(self, calm: Floats, last: int) -> Floats:
+        """Seen over WIDTH bins a season before; as far as that is past, and flat without a season."""
+        if not self.shape.seasons:
+            return np.zeros(self.far)
+        first = last - self.shape.seasons[-1] + self.shape.ahead - WIDTH // 2
+        sums = np.cumsum(calm[first : min(first + self.far + WIDTH, last + 1)])
+        means = (sums[WIDTH:] - sums[:-WIDTH]) / WIDTH
+        return np.append(means - means[0], np.zeros(self.far))[: self.far]
 
 
 def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
@@ -133,7 +152,9 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
     chosen, chances = _stratified(errors / sigma[:, None], min(lead + timing.patience, ahead))
     step1 = float(np.sqrt(np.mean(np.minimum(errors[:, 0] ** 2, np.quantile(errors[:, 0] ** 2, 0.99)))))
     at_lead = float(np.sqrt(np.mean(sigma**2)))
-    return TrafficModel(shape, quiet, usual, weights, chosen, chances, spread, fall, guard, step1 / at_lead)
+    return TrafficModel(
+        shape, quiet, usual, weights, chosen, chances, spread, fall, guard, timing.further, step1 / at_lead
+    )
 
 
 def _shape(bins: int, ahead: int, season: int) -> Shape:

@@ -11,7 +11,7 @@ from estimator.reason import Reason
 from estimator.rules.plain import Plain
 from estimator.rules.rule import Rule
 from estimator.rules.settle import Settling
-from estimator.situation import Situation, Sizing
+from estimator.situation import Limits, Situation, Sizing
 
 if TYPE_CHECKING:
     from estimator.planner.planning import Plan, Planner
@@ -36,11 +36,14 @@ def penstock(  # noqa: PLR0917 - its options are given by name
     season_s: float = 86_400.0,
     late_share_target: float | None = None,
     price: float | None = None,
+    step_up_max: float | None = None,
+    step_down_max: float | None = None,
 ) -> Rule[PenstockMemory]:
     """The pool that is cheapest in GPU time, lateness and resizes over the next minutes.
 
     The price of lateness follows from `late_share_target` (the SLO's, unless given) and from
     what was late over the last week; `price` fixes it. `season_s` is the length of a day.
+    No plan adds more than `step_up_max` workers nor takes more than `step_down_max`.
     The first four rule only while there is no model of the traffic: too little history, or a
     forecast that has been far off lately.
     """
@@ -48,6 +51,7 @@ def penstock(  # noqa: PLR0917 - its options are given by name
     plain = Plain(utilisation, catch_up_s, settle_s, look_ahead_s)
 
     def size(seen: Situation, memory: PenstockMemory) -> tuple[Sizing, PenstockMemory]:
+        told, seen = seen, planner().grained(stepped(seen, step_up_max, step_down_max))
         known = noted(seen, memory.planner, season_s=season_s)
         model, known = planner().model(seen, known)
         if model is not None and planner().is_due(seen, model, known):
@@ -60,10 +64,11 @@ def penstock(  # noqa: PLR0917 - its options are given by name
             # The planner goes on planning, unheard: that is how it shows that it is good again.
             sizing, settling = plain.size(seen, memory.settling)
             why = Reason.NO_FORECAST if model is None else Reason.BAD_FORECAST
-            return replace(sizing, notes=(why,)), PenstockMemory(settling, known)
+            workers = min(max(sizing.workers, seen.limits.workers_min), seen.limits.workers_max + 1)
+            return replace(sizing, workers=workers, notes=(why,)), PenstockMemory(settling, known)
         # One more than there may be tells whoever applies the limits that they bind.
-        binds = held.workers == seen.limits.workers_max and held.numbers["late_share"] > LATE_AT_LIMIT
-        sizing = Sizing(held.workers + binds, held.reason, held.numbers, _notes(seen))
+        binds = held.workers == told.limits.workers_max and held.numbers["late_share"] > LATE_AT_LIMIT
+        sizing = Sizing(held.workers + binds, held.reason, held.numbers, _notes(told, seen, held.workers))
         return sizing, PenstockMemory(planner=known)
 
     return Rule("penstock", PenstockMemory, size, foresees=True, prepare=lambda: planner().prepare())
@@ -83,8 +88,26 @@ def _explained(known: PlannerMemory, seen: Situation, numbers: dict[str, float])
     return replace(known, held=replace(known.held, reason=reason, numbers=numbers))
 
 
-def _notes(seen: Situation) -> tuple[Reason, ...]:
-    return (Reason.SLO_BELOW_LEAD_TIME,) if seen.slo.fresh_within_s < seen.lead_time_s else ()
+def stepped(seen: Situation, up_max: float | None, down_max: float | None) -> Situation:
+    """The situation with limits no further away than one step; the limits themselves come first."""
+    limits, requested = seen.limits, seen.requested
+    if up_max is None and down_max is None:
+        return seen
+    most = limits.workers_max if up_max is None else requested + max(int(up_max), 1)
+    least = limits.workers_min if down_max is None else requested - max(int(down_max), 1)
+    most = min(max(most, limits.workers_min), limits.workers_max)
+    least = max(min(least, limits.workers_max), limits.workers_min)
+    return replace(seen, limits=Limits(least, most))
+
+
+def _notes(told: Situation, seen: Situation, workers: int) -> tuple[Reason, ...]:
+    """`told` has the operator's limits, `seen` those of one step."""
+    notes = []
+    if seen.limits != told.limits and workers in (seen.limits.workers_min, seen.limits.workers_max):
+        notes.append(Reason.AT_STEP)
+    if seen.slo.fresh_within_s < seen.lead_time_s:
+        notes.append(Reason.SLO_BELOW_LEAD_TIME)
+    return tuple(notes)
 
 
 def _reason(seen: Situation, workers: int, coming: float) -> Reason:
@@ -111,10 +134,15 @@ def _numbers(plan: Plan, known: PlannerMemory, price: float, target: float) -> d
         "late_share_week": known.budget.late_share(target),
         "late_share_target": target,
         "trust_in_forecast": known.scores.trust,
-        "cost": choice.cost,
-        "late_share": choice.late_share,
+        "cost": choice.best.cost,
+        "late_share": choice.best.late_share,
+        "late_share_least": choice.late_share_least,
     }
-    for name, side in (("fewer", choice.fewer), ("more", choice.more)):
-        if side is not None:
-            numbers |= {f"cost_one_{name}": side[0], f"late_share_one_{name}": side[1]}
+    others = (("one_fewer", choice.fewer), ("one_more", choice.more), ("as_it_is", choice.stay))
+    for name, other in others:
+        if other is not None:
+            numbers |= {f"cost_{name}": other.cost, f"late_share_{name}": other.late_share}
+    for name, factor in (("one_fewer", choice.factor_fewer), ("one_more", choice.factor_more)):
+        if factor is not None:
+            numbers[f"traffic_factor_{name}"] = factor
     return numbers

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from estimator.capacity import Capacity
+from estimator.planner.memory import PlannerMemory
+from estimator.planner.planning import Planner
 from estimator.reason import Reason
 from estimator.rules.penstock import PenstockMemory, penstock
 from estimator.situation import Limits, Situation, Sizing, Slo
@@ -134,6 +136,82 @@ def test_nothing_for_hours_goes_to_the_least() -> None:
     assert sized(planning(rates, rate_per_s=0.0, trained_per_s=0.0)).workers <= 1
 
 
+def test_nothing_for_hours_goes_to_zero_where_that_is_allowed() -> None:
+    rates = daily(3.0)
+    rates[-300:] = 0.0
+
+    nothing = planning(rates, rate_per_s=0.0, trained_per_s=0.0, limits=Limits(0, 200))
+
+    assert sized(nothing).workers == 0
+
+
+def test_a_step_limit_is_kept_and_named() -> None:
+    seen = planning(STEADY * 3)
+    free, limited = sized(seen), sized(seen, step_up_max=4, step_down_max=2)
+
+    assert free.workers > 20
+    assert (limited.workers, limited.notes[0]) == (14, Reason.AT_STEP)
+    assert sized(planning(STEADY, requested=40), step_down_max=2).workers == 38
+
+
+def test_a_step_limit_does_not_keep_a_pool_outside_its_limits() -> None:
+    assert sized(planning(STEADY, requested=40, limits=Limits(1, 20)), step_down_max=2).workers == 20
+
+
+def test_an_slo_below_the_lead_time_is_named_with_the_best_to_be_had() -> None:
+    jumped = sized(planning(STEADY, rate_per_s=3000.0, slo=Slo(30.0, 0.01)))
+    easy = sized(planning(STEADY, slo=Slo(300.0, 0.01)))
+
+    assert Reason.SLO_BELOW_LEAD_TIME in jumped.notes
+    assert jumped.numbers["late_share_least"] > 0.05
+    assert easy.notes == ()
+
+
+@pytest.mark.parametrize("lead_time_s", [3600.0, 4 * 3600.0, 8 * 3600.0])
+def test_a_lead_time_beyond_the_forecast_does_not_break_the_plan(lead_time_s: float) -> None:
+    sizing = sized(planning(daily(8.0), lead_time_s=lead_time_s, requested=15))
+
+    assert "price" in sizing.numbers
+    assert 12 <= sizing.workers <= 20
+
+
+def test_a_lead_time_of_days_is_too_long_to_plan_for_and_that_is_named() -> None:
+    sizing = sized(planning(daily(8.0), lead_time_s=40 * 3600.0))
+
+    assert (sizing.workers, sizing.notes) == (12, (Reason.NO_FORECAST,))
+
+
+def test_with_scarce_gpus_the_pool_is_kept_for_the_day_to_come() -> None:
+    # The day is at its lowest in 18 hours and at its highest in 6: ten workers' traffic becomes fifteen's.
+    quick = sized(planning(daily(8.0), requested=15))
+    scarce = sized(
+        planning(daily(8.0), requested=15, lead_time_s=4 * 3600.0, lead_times_s=(120.0, 4 * 3600.0))
+    )
+
+    assert quick.workers < 12
+    assert scarce.workers >= 14
+
+
+def test_workers_that_may_come_soon_are_asked_for_though_they_may_take_hours() -> None:
+    behind = {"lag": 60_000.0, "lag_s": 60.0, "requested": 9, "lead_time_s": 4 * 3600.0}
+
+    assert sized(planning(STEADY, **behind, lead_times_s=(100.0, 120.0, 150.0, 4 * 3600.0))).workers > 10
+
+
+def test_a_history_that_is_trimmed_does_not_cost_a_new_model_and_one_that_grows_back_does() -> None:
+    planner = Planner(season_s=86_400.0)
+    rates = daily(4.0)
+
+    def model_of(first: int) -> object:
+        seen = planning(rates, history=history(rates[first:]))
+        return planner.model(seen, PlannerMemory(fitted_at_s=NOW_S))[0]
+
+    whole = model_of(10)
+
+    assert model_of(20) is whole
+    assert model_of(0) is not whole
+
+
 def test_a_backlog_is_drained_and_not_beyond_reason() -> None:
     # Two minutes of traffic wait: all late, but not worth a pool of any size.
     behind = sized(planning(STEADY, lag=120_000.0, lag_s=120.0))
@@ -165,6 +243,7 @@ def test_it_explains_itself() -> None:
     assert {
         "demand_per_s", "rate_at_lead_p50", "rate_at_lead_p95", "price", "late_share_week", "cost",
         "late_share", "cost_one_fewer", "late_share_one_fewer", "cost_one_more", "late_share_one_more",
+        "cost_as_it_is", "late_share_least", "traffic_factor_one_more",
     } <= numbers.keys()  # fmt: skip
     assert numbers["cost"] <= min(numbers["cost_one_fewer"], numbers["cost_one_more"])
     assert numbers["late_share_one_fewer"] >= numbers["late_share"] >= numbers["late_share_one_more"]
