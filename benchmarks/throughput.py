@@ -28,7 +28,7 @@ from benchmarks.throughput_worlds import (
     told,
 )
 from estimator.throughput import ThroughputModel, ThroughputWindow
-from estimator.throughput.gpu_types import GpuTypes
+from estimator.throughput.gpu_types import GpuTypes, Guess
 
 RESULTS = Path("benchmarks/results/throughput.json")
 FURTHER = (1.25, 1.5, 2.0)
@@ -221,16 +221,17 @@ def _borrowing() -> dict[str, float]:
     for demand_s in (0.005, 0.0025):
         slow = QueueWorld("slow", ParameterServer((demand_s,), service_cv2=0.5))
         fast = QueueWorld("fast", ParameterServer((demand_s,), service_cv2=0.5, compute_s=0.025))
-        types = GpuTypes({"slow": slow.capacity(1), "fast": fast.capacity(1)})
+        guess = Guess(1.0, lone_rates={"slow": slow.capacity(1), "fast": fast.capacity(1)})
+        types = GpuTypes()
         for place, n in enumerate((2, 4, 6, 8, 12)):
             window = slow.window(n, 0.8, 5)
             for repeat in (0, 1):
                 at_s = 20.0 * place + 10.0 * repeat + 10.0
-                types = types.seen(replace(told(window, Telemetry.FULL, at_s), gpu_type="slow"))
+                types = types.seen(replace(told(window, Telemetry.FULL, at_s), gpu_type="slow"), guess)
         ratio = fast.capacity(1) / slow.capacity(1)
         for n in (2, 4, 8, 12):
-            ours.append(types.of("fast").samples_per_s(n) / fast.capacity(n) - 1)
-            plain.append(ratio * types.of("slow").samples_per_s(n) / fast.capacity(n) - 1)
+            ours.append(types.of("fast", guess).samples_per_s(n) / fast.capacity(n) - 1)
+            plain.append(ratio * types.of("slow", guess).samples_per_s(n) / fast.capacity(n) - 1)
     return {
         "borrowed/kept demand/worst over": round(max(ours), 4),
         "borrowed/kept demand/worst under": round(min(ours), 4),

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 KEPT = 64
 """Durations remembered: platforms change."""
@@ -20,13 +19,9 @@ OFFSET_S = 1.0
 """Added before the logarithm, so that a pause of nothing has one."""
 STATED = 0.9
 """A duration that an operator states is taken for this quantile: nobody states the best case."""
-SHAPE_WEIGHT = 3.0
-"""As many durations as the lognormal shape counts for beside those that were seen."""
 GIVEN_UP = 2.0
 """What was given up would have taken this many times as long as it was waited for."""
 LOG_MAX = 30.0
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +77,6 @@ class Durations:
         stated_s = self.stated_s if share >= STATED else 0.0
         return max(round(shaped_s, 6), stated_s, *self.latest, 0.0)
 
-    def probability_within(self, time_s: float, *, waited_s: float = 0.0) -> float:
-        """P(over within `time_s` from now), `waited_s` having passed already."""
-        if not time_s > 0:
-            return 0.0
-        still, then = self._survival(np.array([waited_s, waited_s + time_s]))
-        return float(1 - then / still) if still > 0 else 1.0
-
-    def expected_s(self, *, up_to_s: float, waited_s: float = 0.0) -> float:
-        """E[min(time left, up_to_s)]: beyond a horizon nothing matters, and a heavy tail has no mean.
-
-        ∫ P(T > waited + t) / P(T > waited) dt from 0 to `up_to_s`, on a grid even in log t.
-        """
-        if not up_to_s > 0:
-            return 0.0
-        times = np.expm1(np.linspace(0.0, math.log1p(up_to_s), 129))
-        left = self._survival(waited_s + times)
-        return float(np.trapezoid(left / left[0], times)) if left[0] > 0 else 0.0
-
-    def _survival(self, times_s: Floats) -> Floats:
-        """P(T > t): the share of those seen, the shape counting as SHAPE_WEIGHT of them."""
-        mean, scale, freedom = self._shape()
-        shaped = _t_survival((np.log(times_s + OFFSET_S) - mean) / scale, freedom)
-        shaped[times_s <= 0] = 1.0
-        seen = np.sort(np.array(self.latest))
-        longer = len(seen) - np.searchsorted(seen, times_s, side="right")
-        survival: Floats = (longer + SHAPE_WEIGHT * shaped) / (len(seen) + SHAPE_WEIGHT)
-        return survival
-
     def _shape(self) -> tuple[float, float, float]:
         """(μ, scale, ν) of the t distribution of the next log(seconds + 1)."""
         prior_scale = PRIOR_SD * math.sqrt(1 + 1 / PRIOR_WEIGHT)
@@ -130,9 +97,3 @@ def _t_quantile(share: float, freedom: float) -> float:
     from scipy.special import stdtrit  # noqa: PLC0415
 
     return float(stdtrit(freedom, share))
-
-
-def _t_survival(values: Floats, freedom: float) -> Floats:
-    from scipy.special import stdtr  # noqa: PLC0415
-
-    return np.asarray(stdtr(freedom, -values), dtype=np.float64)

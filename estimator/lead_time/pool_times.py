@@ -10,6 +10,8 @@ from estimator.lead_time.durations import Durations
 
 CAREFUL = 0.9
 """The quantile that lead time and pause are planned with."""
+ENOUGH = 9
+"""Durations of which the longest is their 90 % quantile."""
 STARTS_KEPT = 200.0
 DAY_S = 86_400.0
 DAYS_KEPT = 500.0
@@ -69,11 +71,12 @@ class PoolTimes:
     """From asking for a worker to its first trained batch, by the settings."""
     pause_stated_s: float = 0.0
     """How long a resize stops training, by the settings."""
-    starts: Mapping[str, Durations] = field(default_factory=dict)
-    """By GPU type."""
+    starts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Lead times in seconds, oldest first, by GPU type."""
     asked_at_s: Mapping[str, float] = field(default_factory=dict)
     """When the workers that came last were asked for, by GPU type."""
-    pauses: Durations | None = None
+    pauses: tuple[float, ...] = ()
+    """In seconds, oldest first."""
     failures: Failures = field(default_factory=Failures)
 
     def ready(self, took_s: float, *, asked_at_s: float, gpu_type: str = "") -> PoolTimes:
@@ -97,8 +100,7 @@ class PoolTimes:
 
     def paused(self, pause_s: float) -> PoolTimes:
         """A resize stopped training for `pause_s`; 0 counts too."""
-        known = self.pauses or Durations(self.pause_stated_s)
-        return replace(self, pauses=known.seen(pause_s))
+        return replace(self, pauses=Durations(self.pause_stated_s, self.pauses).seen(pause_s).latest)
 
     def lived(self, worker_s: float, *, died: int = 0) -> PoolTimes:
         """Ready workers lived `worker_s` together, and `died` of them ended unasked."""
@@ -106,44 +108,27 @@ class PoolTimes:
 
     def lead_times(self, gpu_type: str = "") -> Durations:
         """Their distribution; a type never started is as the settings say."""
-        return self.starts.get(gpu_type) or Durations(self.lead_time_stated_s)
+        return Durations(self.lead_time_stated_s, self.starts.get(gpu_type, ()))
 
-    def lead_time_s(self, gpu_type: str = "", *, waited_s: float = 0.0) -> float:
-        """What to plan with: the time within which nine of ten come, from now on.
-
-        A worker that is overdue is not about to come because of that: the longer it
-        has been waited for, the longer it will be.
-        """
-        known = self.lead_times(gpu_type)
-        careful_s = known.quantile_s(CAREFUL)
-        if waited_s <= 0:
-            return careful_s
-        left_s = _time_left_s(known, waited_s)
-        return max(left_s, waited_s) if waited_s > careful_s else left_s
+    def lead_time_s(self, gpu_type: str = "") -> float:
+        """What to plan with: the time within which nine of ten workers come."""
+        return self.lead_times(gpu_type).quantile_s(CAREFUL)
 
     def pause_s(self) -> float:
-        """What to plan with: how long nine of ten resizes stop training at most."""
-        return (self.pauses or Durations(self.pause_stated_s)).quantile_s(CAREFUL)
+        """What to plan with: how long nine of ten resizes stop training at most.
+
+        Where no resize ever stopped it, the shape of durations says nothing: then it is what was
+        stated, until enough have been seen.
+        """
+        known = Durations(self.pause_stated_s, self.pauses)
+        if any(self.pauses) or len(self.pauses) >= ENOUGH:
+            return known.quantile_s(CAREFUL)
+        return self.pause_stated_s
 
     def _with(self, known: Durations, asked_at_s: float, gpu_type: str, failures: Failures) -> PoolTimes:
         return replace(
             self,
-            starts={**self.starts, gpu_type: known},
+            starts={**self.starts, gpu_type: known.latest},
             asked_at_s={**self.asked_at_s, gpu_type: asked_at_s},
             failures=failures,
         )
-
-
-def _time_left_s(known: Durations, waited_s: float) -> float:
-    """The t with P(over within t | waited) = CAREFUL, by doubling and halving."""
-    high = 1.0
-    while known.probability_within(high, waited_s=waited_s) < CAREFUL and high < 1e7:
-        high *= 2
-    low = high / 2
-    for _ in range(12):
-        middle = (low + high) / 2
-        if known.probability_within(middle, waited_s=waited_s) < CAREFUL:
-            low = middle
-        else:
-            high = middle
-    return high

@@ -1,6 +1,7 @@
 """The learned throughput model C(n). docs/throughput.md derives the formulae."""
 
 from estimator.throughput.bottleneck import Binding, Bottleneck, Wall
+from estimator.throughput.gpu_types import GpuTypes, Guess
 from estimator.throughput.model import Confidence, ThroughputModel
 from estimator.throughput.window import Lie, ResourceLoad, StepTimes, ThroughputWindow, busy_sum
 
@@ -8,6 +9,8 @@ __all__ = [
     "Binding",
     "Bottleneck",
     "Confidence",
+    "GpuTypes",
+    "Guess",
     "Lie",
     "ResourceLoad",
     "StepTimes",

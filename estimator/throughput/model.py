@@ -14,8 +14,6 @@ from estimator.throughput.window import ThroughputWindow
 
 Z = 1.0
 """Standard errors that C_low stays below C."""
-UNSEEN_SD = 0.1
-"""Of C(n) by the operator's guess alone."""
 STEP = 1.5
 """The extrapolation that the running error stands for; further, it grows with the logarithm."""
 MARGIN_MAX = 0.5
@@ -94,7 +92,7 @@ class ThroughputModel:
         top = min(self.reach(slo_broken=slo_broken) or workers_max, workers_max)
         if top < 1:
             return workers_max + 1
-        wanted = rate_per_s * (1 - 1e-9)  # a demand of exactly C_low(n) stays at n in spite of rounding
+        wanted = rate_per_s * (1 - 1e-7)  # a demand of exactly C_low(n) stays at n in spite of rounding
         most, most_rate = 0, 0.0
         for workers in range(1, top + 1):
             rate = self.low(workers)
@@ -130,6 +128,16 @@ class ThroughputModel:
         return Confidence.HIGH if sure else Confidence.MEDIUM
 
     @property
+    def contention(self) -> float:
+        """σ of the law."""
+        return self.knowledge.fitted.contention
+
+    @property
+    def sizes_seen(self) -> tuple[int, ...]:
+        """The pool sizes that what is known rests on."""
+        return tuple(sorted({row.workers for row in self.knowledge.rows}))
+
+    @property
     def wall(self) -> Wall | None:
         """The resize that was no use, while it still counts."""
         return self.knowledge.wall
@@ -158,6 +166,6 @@ def _walled(rate: float, wall: Wall | None) -> float:
 
 def _margin(fitted: Fitted, error_sd: float, workers: int) -> float:
     if fitted.crowd_seen <= 0:
-        return Z * UNSEEN_SD
+        return 0.0  # a guess is the operator's word; the first window corrects it
     beyond = math.log(max(workers / fitted.crowd_seen, 1.0)) / math.log(STEP)
     return min(Z * max(fitted.misfit, error_sd * beyond), MARGIN_MAX)

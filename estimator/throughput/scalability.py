@@ -27,6 +27,7 @@ SETTLED = 1e-5
 """Gain in log probability, relative, below which a step was the last."""
 FREE = 0.01
 """Damping below which a step counts as free."""
+NEXT_TO_NONE = 1e-12
 LOG_COHERENT = -6.0
 """log κ of the second start: contention and coherency explain much alike, each with a minimum of its own."""
 LOG_SHARE_MAX = 0.0
@@ -85,8 +86,8 @@ class LawPrior:
 
 def prior_laws(prior: LawPrior) -> tuple[Law, ...]:
     """The law before anything was seen: the prior's own, without coherency."""
-    rate, contention, _ = prior.means
-    return (Law(0.0, 1.0, float(rate), float(contention), math.log(1e-9)),)
+    contention = math.log(max(prior.contention, NEXT_TO_NONE))
+    return (Law(0.0, 1.0, math.log(prior.rate), contention, math.log(NEXT_TO_NONE)),)
 
 
 def fit(points: Sequence[SpeedPoint], prior: LawPrior, *, start: tuple[Law, ...] = ()) -> tuple[Law, ...]:

@@ -146,7 +146,7 @@ def test_predictions_that_come_true_narrow_the_margin_and_wrong_ones_widen_it() 
     failing = flat_beyond(3)
     wrong = taught(GUESS, [failing.window(n) for n in (2, 3, 5, 8, 12)])
 
-    assert true.margin(15) < GUESS.margin(15)
+    assert true.margin(15) < wrong.margin(15)
     assert wrong.knowledge.foresight.error_sd > 2 * true.knowledge.foresight.error_sd
 
 
