@@ -1,18 +1,18 @@
-"""C(n): how many samples a second n workers can train."""
+"""C(n) as a sizing rule sees it: how many samples a second n workers can train."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+
+from estimator.throughput import ThroughputModel
+
+CONTENTION_MAX = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """C(n) = rate_per_worker · n / (1 + contention · (n - 1)).
-
-    `rate_per_worker` is what one worker trains in a second of *busy* time.
-    While a job keeps up, throughput equals traffic and says nothing about
-    capacity; busy time is never censored in this way, so it is what we learn from.
+    """C(n) = rate_per_worker · n / (1 + contention · (n - 1)): the operator's guess, before anything is seen.
 
     >>> Capacity(rate_per_worker=100.0, contention=0.0).workers_for(250.0, workers_max=8)
     3
@@ -20,7 +20,6 @@ class Capacity:
 
     rate_per_worker: float
     contention: float = 0.02
-    observations: int = 0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate_per_worker) and self.rate_per_worker > 0):
@@ -49,16 +48,35 @@ class Capacity:
         wanted = math.ceil(rate_per_s * (1 - self.contention) / headroom - 1e-9)
         return min(max(wanted, 1), workers_max + 1)
 
-    def seen(self, rate_per_busy_s: float, *, workers: int, memory: int = 30) -> Capacity:
-        """Learn from one window: `workers` workers each trained `rate_per_busy_s` in a busy second.
 
-        A running mean over the last `memory` windows. What cannot be a speed
-        (zero, negative, NaN) is ignored: a lying reading must not move the plan.
-        """
-        if not (math.isfinite(rate_per_busy_s) and rate_per_busy_s > 0) or workers < 1:
-            return self
-        # A worker among n is slowed by the others; undo that to get its speed alone.
-        alone = rate_per_busy_s * (1 + self.contention * (workers - 1))
-        count = min(self.observations + 1, memory)
-        mean = self.rate_per_worker + (alone - self.rate_per_worker) / count
-        return replace(self, rate_per_worker=mean, observations=count)
+@dataclass(frozen=True, slots=True)
+class LearnedCapacity(Capacity):
+    """C_low(n) of the throughput model, and no more than that of the largest n it may be extrapolated to.
+
+    `rate_per_worker` and `contention` are what the formula above would be called with, for rules
+    that need a formula.
+    """
+
+    model: ThroughputModel = field(kw_only=True)
+    reach: int = field(kw_only=True)
+    slo_broken: bool = False
+
+    @classmethod
+    def of(cls, model: ThroughputModel, *, slo_broken: bool, workers_max: int) -> LearnedCapacity:
+        """What `model` knows; the limit of extrapolation is further out while the SLO is broken."""
+        reach = model.reach(slo_broken=slo_broken)
+        return cls(
+            model.samples_per_s(1),
+            min(model.contention, CONTENTION_MAX),
+            model=model,
+            reach=workers_max if reach is None else reach,
+            slo_broken=slo_broken,
+        )
+
+    def samples_per_s(self, workers: int) -> float:
+        """C_low(n), flat beyond the reach: what nobody has come near to is not counted on."""
+        return self.model.low(min(workers, self.reach))
+
+    def workers_for(self, rate_per_s: float, *, workers_max: int) -> int:
+        """As the model says: within its reach; where no size carries the rate, the one that trains most."""
+        return self.model.workers_for(rate_per_s, workers_max=workers_max, slo_broken=self.slo_broken)

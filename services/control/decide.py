@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
-from estimator.capacity import Capacity
+from estimator.capacity import LearnedCapacity
 from estimator.situation import Limits, Situation, Sizing
+from estimator.throughput import Guess
+from services.control.learned import PoolMemory, Throughput
+from services.control.pool_watch import lead_time_s, pool_seen
+from services.control.throughput_windows import can_be, throughput_seen
 from services.control.types import (
     ControlState,
     Decision,
@@ -23,6 +27,9 @@ from services.control.types import (
 from shuffler.assignment import Assignment
 from shuffler.rebalance import rebalance
 
+ROOM = 0.9
+"""A pool that could train this much more than arrives falls behind for other reasons than traffic."""
+
 
 def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     """The pool size and the assignment to want now, why, and what to remember.
@@ -30,14 +37,20 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     Deterministic: the same arguments give the same decision, its id included,
     so a tick repeated after a crash asks for the same thing.
     """
-    capacity = _learned_capacity(seen, state, policy)
+    throughput, capacity = _throughput(seen, state, policy)
+    pool = _pool(seen, state, policy, throughput, capacity)
     limits = _limits(seen, policy)
-    sizing, memory = _size(seen, state, policy, capacity, limits)
+    sizing, memory = _size(seen, state, policy, _situation(seen, policy, capacity, pool, limits))
     sizing = _steered(sizing, seen, policy)
     planned, bound = _bounded(sizing, limits, policy)
     victims = () if planned == seen.pool.requested else _victims(seen.pool, planned)
     resize = _resize(seen, state, policy, planned, victims)
     assignment = _assignment(seen, state, policy, leaving=victims if resize else ())
+    notes = (
+        *sizing.notes,
+        *_notes(seen, state, policy, bound),
+        *_capacity_notes(capacity, planned, limits),
+    )
     return Decision(
         id=_decision_id(seen, state),
         job=seen.job,
@@ -46,8 +59,8 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         requested=seen.pool.requested,
         ready=seen.pool.ready,
         reason=sizing.reason,
-        notes=tuple(dict.fromkeys((*sizing.notes, *_notes(seen, state, policy, bound)))),
-        numbers=_numbers(seen, sizing, capacity, planned),
+        notes=tuple(dict.fromkeys(notes)),
+        numbers=_numbers(seen, sizing, capacity, pool, planned),
         resize=resize,
         assignment=None if assignment == state.assignment else assignment,
         state=ControlState(
@@ -55,22 +68,29 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
             planned=planned,
             rule=policy.rule.name,
             memory=memory,
-            capacity=capacity,
+            throughput=throughput,
+            pool=pool,
             assignment=assignment,
             pool_failures=seen.pool.failures,
         ),
+        confidence=capacity.model.confidence,
+        bottleneck=capacity.model.bottleneck,
     )
 
 
 def _size(
-    seen: Observation, state: ControlState, policy: Policy, capacity: Capacity, limits: Limits
+    seen: Observation, state: ControlState, policy: Policy, situation: Situation
 ) -> tuple[Sizing, object]:
     """Ask the rule, unless traffic is unknown: then nothing may move."""
     memory = state.memory if state.rule == policy.rule.name else policy.rule.memory()
     if seen.at_s - seen.traffic.at_s > policy.stale_after_s:
-        held = state.planned if state.planned is not None else max(seen.pool.requested, limits.workers_min)
+        held = (
+            state.planned
+            if state.planned is not None
+            else max(seen.pool.requested, situation.limits.workers_min)
+        )
         return Sizing(held, Reason.STALE_METER), memory
-    sizing, memory = policy.rule.size(_situation(seen, policy, capacity, limits), memory)
+    sizing, memory = policy.rule.size(situation, memory)
     if state.planned is None and seen.pool.requested == 0:
         sizing = replace(sizing, reason=Reason.COLD_START)
     return sizing, memory
@@ -88,9 +108,11 @@ def _steered(sizing: Sizing, seen: Observation, policy: Policy) -> Sizing:
     return Sizing(size, reason, {**sizing.numbers, "rule_workers": float(sizing.workers)})
 
 
-def _situation(seen: Observation, policy: Policy, capacity: Capacity, limits: Limits) -> Situation:
+def _situation(
+    seen: Observation, policy: Policy, capacity: LearnedCapacity, memory: PoolMemory, limits: Limits
+) -> Situation:
     traffic, pool = seen.traffic, seen.pool
-    ready = {worker.id for worker in pool.workers if worker.phase is WorkerPhase.READY}
+    ready = set(memory.ready)
     busy = {report.worker: report.busy for report in seen.reports if report.worker in ready}
     return Situation(
         now_s=seen.at_s,
@@ -104,8 +126,8 @@ def _situation(seen: Observation, policy: Policy, capacity: Capacity, limits: Li
         capacity=capacity,
         slo=policy.slo,
         limits=limits,
-        lead_time_s=policy.lead_time_s,
-        pause_s=policy.pause_s,
+        lead_time_s=lead_time_s(memory, seen.at_s),
+        pause_s=memory.pause_s,
         forecast=seen.forecast,
         partition_lags=traffic.partition_lags,
         busy_by_worker=busy,
@@ -114,17 +136,39 @@ def _situation(seen: Observation, policy: Policy, capacity: Capacity, limits: Li
     )
 
 
-def _learned_capacity(seen: Observation, state: ControlState, policy: Policy) -> Capacity:
-    known = state.capacity or policy.capacity_prior
-    speeds = [report.rate_per_busy_s for report in seen.reports if _tells_speed(report)]
-    if not speeds:
-        return known
-    return known.seen(fmean(speeds), workers=len(speeds))
+def _throughput(seen: Observation, state: ControlState, policy: Policy) -> tuple[Throughput, LearnedCapacity]:
+    """What is known of C(n) after this tick."""
+    prior = policy.capacity_prior
+    guess = Guess(prior.rate_per_worker, prior.contention, policy.lone_rates)
+    partitions = len(seen.traffic.partition_rates) if policy.shuffle is Shuffle.OFF else 0
+    throughput = throughput_seen(state.throughput, seen, guess, partitions=partitions or None)
+    broken = seen.traffic.lag_s > policy.slo.fresh_within_s
+    most = policy.limits.workers_max
+    return throughput, LearnedCapacity.of(throughput.model, slo_broken=broken, workers_max=most)
+
+
+def _pool(
+    seen: Observation,
+    state: ControlState,
+    policy: Policy,
+    throughput: Throughput,
+    capacity: LearnedCapacity,
+) -> PoolMemory:
+    """What is known of the pool after this tick."""
+    fewest = min(len(state.pool.ready), seen.pool.ready)
+    return pool_seen(
+        state.pool,
+        seen,
+        lead_time_stated_s=policy.lead_time_s,
+        pause_stated_s=policy.pause_s,
+        gpu_type=throughput.gpu_type,
+        has_room=seen.traffic.rate_per_s < ROOM * capacity.samples_per_s(fewest),
+    )
 
 
 def _tells_speed(report: WorkerReport) -> bool:
     # A window that was hardly busy measures the clock's grain more than the worker.
-    return report.rate_per_busy_s > 0 and report.busy >= 0.05
+    return can_be(report) and report.rate_per_busy_s > 0 and report.busy >= 0.05
 
 
 def _limits(seen: Observation, policy: Policy) -> Limits:
@@ -198,7 +242,17 @@ def _notes(
     return tuple(notes)
 
 
-def _numbers(seen: Observation, sizing: Sizing, capacity: Capacity, planned: int) -> dict[str, float]:
+def _capacity_notes(capacity: LearnedCapacity, planned: int, limits: Limits) -> tuple[Reason, ...]:
+    """What keeps C(n) from allowing more."""
+    wall = capacity.model.wall
+    if wall is not None and planned >= wall.workers:
+        return (Reason.NO_GAIN,)
+    return (Reason.AT_REACH,) if capacity.reach <= planned < limits.workers_max else ()
+
+
+def _numbers(
+    seen: Observation, sizing: Sizing, capacity: LearnedCapacity, pool: PoolMemory, planned: int
+) -> dict[str, float]:
     traffic = seen.traffic
     late = {} if traffic.late_share is None else {"late_share_measured": traffic.late_share}
     return {
@@ -209,6 +263,10 @@ def _numbers(seen: Observation, sizing: Sizing, capacity: Capacity, planned: int
         **late,
         "capacity_ready_per_s": capacity.samples_per_s(seen.pool.ready),
         "capacity_planned_per_s": capacity.samples_per_s(planned),
+        "capacity_margin": capacity.model.margin(planned),
+        "capacity_reach": float(capacity.reach),
+        "lead_time_s": lead_time_s(pool, seen.at_s),
+        "pause_s": pool.pause_s,
         **sizing.numbers,
     }
 

@@ -11,8 +11,10 @@ from estimator.capacity import Capacity
 from estimator.reason import Reason
 from estimator.rules import Rule
 from estimator.situation import Limits, Slo
+from estimator.throughput import Bottleneck, Confidence, ResourceLoad, StepTimes
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
+from services.control.learned import PoolMemory, Throughput
 from shuffler.assignment import Assignment
 
 __all__ = [
@@ -149,6 +151,12 @@ class WorkerReport:
     """Fraction of the window spent on training."""
     rate_per_busy_s: float
     """Samples a second of busy time; 0 when nothing was trained."""
+    batch: int | None = None
+    """Samples in a full batch, where the trainer tells."""
+    steps: StepTimes | None = None
+    """Where the time of a step goes, where the trainer tells."""
+    resources: tuple[ResourceLoad, ...] = ()
+    """How busy each shard of the parameter server last said it was, where it tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +175,13 @@ class Policy:
     limits: Limits
     rule: Rule[Any]
     capacity_prior: Capacity
+    """What an operator says of a lone worker; counts until workers have been seen."""
     lead_time_s: float
+    """From asking for a worker to its first trained batch, until that has been measured."""
     pause_s: float = 0.0
+    """How long a resize stops training, until that has been measured."""
+    lone_rates: Mapping[str, float] = field(default_factory=dict)
+    """Samples/s of a lone worker by GPU type, where types differ."""
     stale_after_s: float = 30.0
     """A reading older than this holds the plan."""
     mode: Mode = Mode.ACT
@@ -191,7 +204,10 @@ class ControlState:
     rule: str = ""
     """Whose `memory` this is; another rule starts afresh."""
     memory: object = None
-    capacity: Capacity | None = None
+    throughput: Throughput = field(default_factory=Throughput)
+    """C(n) as learned."""
+    pool: PoolMemory = field(default_factory=PoolMemory)
+    """Lead time, pause and failures as learned."""
     assignment: Assignment = field(default_factory=Assignment)
     pool_failures: int = 0
     """Failures of the pool already told of."""
@@ -230,3 +246,7 @@ class Decision:
     assignment: Assignment | None
     """Set when it changed."""
     state: ControlState
+    confidence: Confidence = Confidence.LOW
+    """How far C(n) can be trusted beyond the sizes seen."""
+    bottleneck: Bottleneck = Bottleneck.UNKNOWN
+    """What limits the workers as they are."""

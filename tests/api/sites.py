@@ -75,7 +75,8 @@ class FakeController:
 
     def tick(self, *, rate: float = 450, coming: float | None = 500) -> Tick:
         """One tick of `clicks`, with the policy that the book has."""
-        report = WorkerReport("w-0", at_s=1000, trained=77, busy=0.5, rate_per_busy_s=100)
+        # Hardly busy, so that nothing is learned and sizes can be counted on fingers.
+        report = WorkerReport("w-0", at_s=1000, trained=77, busy=0.04, rate_per_busy_s=100)
         at_s = 1000.0 + len(self.log)
         seen = an_observation(at_s=at_s, rate=rate, coming=coming, pool=a_pool(2), reports=(report,))
         object.__setattr__(seen, "history", HISTORY)

@@ -69,7 +69,10 @@ async def test_traffic_forecast_and_workers_are_shown(client: TestClient, rig: R
     assignment = client.get("/v1/jobs/clicks/assignment").json()
     assert [len(p["owners"]) for p in assignment["partitions"]] == [1, 1, 1, 1]
     assert assignment["imbalance"] == 1.0
-    assert client.get("/v1/jobs/clicks/throughput").json()["confidence"] == "learning"
+    throughput = client.get("/v1/jobs/clicks/throughput").json()
+    assert (throughput["confidence"], throughput["limit"], throughput["sizes_seen"]) == ("low", "unknown", [])
+    assert throughput["curve"][2] >= throughput["curve_low"][2] > throughput["curve_low"][1] > 0
+    assert throughput["lead_time_s"] == 60.0
     assert client.get("/v1/jobs/clicks/quality").json()["late_share"] == 0.005
 
 

@@ -57,7 +57,7 @@ def test_the_memory_of_every_rule_can_be_stored(rule: str) -> None:
 def test_the_wild_states_set_every_field() -> None:
     """The properties above would not notice a new field that they never set."""
     assert {field.name for field in fields(ControlState)} == {
-        "sequence", "planned", "rule", "memory", "capacity", "assignment", "pool_failures",
+        "sequence", "planned", "rule", "memory", "throughput", "pool", "assignment", "pool_failures",
     }  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def test_a_newer_format_is_refused_with_what_to_do() -> None:
         b'{"v":1,"state":null}',
         b'{"v":1,"state":[]}',
         b'{"v":1,"state":{"sequence":"many"}}',
-        b'{"v":1,"state":{"capacity":{"rate_per_worker":-1.0}}}',
+        b'{"v":1,"state":{"assignment":{"owners":7}}}',
     ],
 )
 def test_what_is_no_state_is_refused_and_names_the_key(raw: bytes) -> None:

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from estimator.capacity import Capacity
+from estimator.lead_time import PoolTimes
 from estimator.rules.penstock import PenstockMemory
 from estimator.rules.reactive import ReactiveMemory
 from estimator.rules.settle import Settling
+from estimator.throughput import Guess, ThroughputWindow
+from services.control.learned import Gathered, PauseWatch, PoolMemory, Throughput
 from services.control.types import ControlState, Decision, PoolResize, Reason, WorkerReport
 from shuffler.assignment import Assignment
 
@@ -18,9 +20,24 @@ def a_state(sequence: int = 1, *, owner: str = "w-1") -> ControlState:
         planned=3,
         rule="penstock",
         memory=PenstockMemory(Settling(since_s=12.5, largest=2)),
-        capacity=Capacity(250.0, observations=7),
+        throughput=a_throughput((2, 3)),
+        pool=PoolMemory(
+            PoolTimes(120.0).ready(50.0, asked_at_s=1.0), lead_time_s=130.0, awaited={"w-3": 9.0}
+        ),
         assignment=Assignment({0: (owner,), 1: (owner, "w-2")}),
         pool_failures=1,
+    )
+
+
+def a_throughput(sizes: tuple[int, ...], *, busy: float | None = 0.8) -> Throughput:
+    """As learned from two windows of each size."""
+    types, guess = Throughput().types, Guess(250.0)
+    for tick, n in enumerate(2 * size for size in sizes for _ in range(2)):
+        share = None if busy is None else busy * n
+        window = ThroughputWindow(10.0 * tick, n, 100.0 * n, busy=share, saturated=True, gpu_type="a10")
+        types = types.seen(window, guess)
+    return Throughput(
+        types, "a10", Gathered(since_s=5.0, ready=2, ticks=1, told=1, busy=0.5, rate=50.0), guess
     )
 
 
@@ -62,11 +79,30 @@ assignments = st.builds(
     Assignment,
     st.dictionaries(st.integers(min_value=0, max_value=2**31), st.lists(_names, max_size=3).map(tuple)),
 )
-capacities = st.builds(
-    Capacity,
-    rate_per_worker=st.floats(min_value=1e-9, max_value=1e12),
-    contention=st.floats(min_value=0, max_value=1, exclude_max=True),
-    observations=_counts,
+throughputs = st.builds(
+    a_throughput,
+    st.lists(st.integers(1, 64), max_size=4).map(tuple),
+    busy=st.none() | st.floats(0.1, 1.0),
+)
+pool_times = st.builds(
+    PoolTimes,
+    lead_time_stated_s=st.floats(0, 1e6),
+    pauses=st.lists(st.floats(0, 1e4), max_size=3).map(tuple),
+    starts=st.dictionaries(_names, st.lists(st.floats(0, 1e6), max_size=3).map(tuple), max_size=2),
+    asked_at_s=st.dictionaries(_names, _floats, max_size=2),
+)
+pools = st.builds(
+    PoolMemory,
+    times=st.none() | pool_times,
+    lead_time_s=_floats,
+    pause_s=_floats,
+    awaited=st.dictionaries(_names, _floats, max_size=3),
+    ready=st.lists(_names, max_size=3).map(tuple),
+    failures=_counts,
+    at_s=_floats,
+    lag_s=_floats,
+    worker_s=_floats,
+    pause=st.none() | st.builds(PauseWatch, _floats, _floats, _floats),
 )
 memories = st.one_of(
     st.tuples(st.just(""), st.none()),
@@ -83,7 +119,8 @@ def states(draw: st.DrawFn) -> ControlState:
         planned=draw(st.none() | _counts),
         rule=rule,
         memory=memory,
-        capacity=draw(st.none() | capacities),
+        throughput=draw(throughputs),
+        pool=draw(pools),
         assignment=draw(assignments),
         pool_failures=draw(_counts),
     )

@@ -1,0 +1,99 @@
+"""How long something takes, from the few times it was seen: never optimistic while they are few."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+KEPT = 64
+"""Durations remembered: platforms change."""
+PRIOR_WEIGHT = 1.0
+"""The prior counts as this many durations seen."""
+PRIOR_FREEDOM = 3.0
+PRIOR_SD = 0.4
+"""Of log duration: the 90 % quantile is then about twice the median."""
+SD_MIN = 0.05
+OFFSET_S = 1.0
+"""Added before the logarithm, so that a pause of nothing has one."""
+STATED = 0.9
+"""A duration that an operator states is taken for this quantile: nobody states the best case."""
+GIVEN_UP = 2.0
+"""What was given up would have taken this many times as long as it was waited for."""
+LOG_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """The latest durations, and what someone said before there were any.
+
+    The shape is lognormal with unknown mean and variance, so that a next duration y,
+    as log(seconds + 1), is distributed as Student's t: from a prior μ₀, σ₀² that
+    counts as w₀ durations with ν₀ degrees of freedom, k of them with mean ȳ give
+
+        w = w₀ + k,  ν = ν₀ + k,  μ = (w₀μ₀ + kȳ)/w,
+        S = ν₀σ₀² + Σ(y - ȳ)² + (w₀k/w)(ȳ - μ₀)²,        y ~ μ + t_ν·√(S/ν·(1 + 1/w))
+
+    wide while k is small. Wide is safe: a high quantile is never lower for being less well known.
+
+    >>> Durations(120.0).quantile_s(0.9)
+    120.0
+    """
+
+    stated_s: float
+    latest: tuple[float, ...] = ()
+    """In seconds, oldest first."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.stated_s) and self.stated_s >= 0):
+            raise ValueError(f"a duration of {self.stated_s} s cannot be; it must be a number of at least 0")
+
+    def seen(self, duration_s: float) -> Durations:
+        """One more. What cannot be a duration (negative, NaN) changes nothing."""
+        if not (math.isfinite(duration_s) and duration_s >= 0):
+            return self
+        return replace(self, latest=(*self.latest, float(duration_s))[-KEPT:])
+
+    def given_up(self, waited_s: float) -> Durations:
+        """One whose end nobody saw: it counts as one that took twice as long as it was waited for."""
+        return self.seen(GIVEN_UP * waited_s)
+
+    def quantile_s(self, share: float) -> float:
+        """Within this long the next one is over, in `share` of all cases.
+
+        With enough seen, the ⌈share·(k+1)⌉-th shortest: whatever the shape, the next one is
+        no longer than that with probability `share`, or a little more. Before, the quantile of
+        the shape, but no less than the longest seen and, for a high `share`, than was stated: a
+        few quick ones are luck.
+        """
+        k = len(self.latest)
+        place = math.ceil(share * (k + 1) - 1e-9)
+        if 1 <= place <= k:
+            return sorted(self.latest)[place - 1]
+        mean, scale, freedom = self._shape()
+        log = mean + scale * _t_quantile(share, freedom)
+        shaped_s = math.exp(min(log, LOG_MAX)) - OFFSET_S
+        stated_s = self.stated_s if share >= STATED else 0.0
+        return max(round(shaped_s, 6), stated_s, *self.latest, 0.0)
+
+    def _shape(self) -> tuple[float, float, float]:
+        """(μ, scale, ν) of the t distribution of the next log(seconds + 1)."""
+        prior_scale = PRIOR_SD * math.sqrt(1 + 1 / PRIOR_WEIGHT)
+        prior = math.log(self.stated_s + OFFSET_S) - prior_scale * _t_quantile(STATED, PRIOR_FREEDOM)
+        logs = np.log(np.array(self.latest) + OFFSET_S)
+        k = len(logs)
+        centre = float(logs.mean()) if k else prior
+        weight, freedom = PRIOR_WEIGHT + k, PRIOR_FREEDOM + k
+        spread = PRIOR_FREEDOM * PRIOR_SD**2 + float(((logs - centre) ** 2).sum())
+        spread += PRIOR_WEIGHT * k / weight * (centre - prior) ** 2
+        mean = (PRIOR_WEIGHT * prior + k * centre) / weight
+        variance = max(spread / freedom, SD_MIN**2)
+        return mean, math.sqrt(variance * (1 + 1 / weight)), freedom
+
+
+def _t_quantile(share: float, freedom: float) -> float:
+    # Imported where it is used: it costs more time than all else here, and a job may never ask.
+    from scipy.special import stdtrit  # noqa: PLC0415
+
+    return float(stdtrit(freedom, share))

@@ -1,0 +1,64 @@
+"""One model a GPU type; a type never seen borrows from one that was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from estimator.throughput.fitted import borrowed
+from estimator.throughput.model import ThroughputModel
+from estimator.throughput.scalability import LawPrior
+from estimator.throughput.window import ThroughputWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What is said of a lone worker before anything is seen."""
+
+    rate_per_worker: float
+    contention: float = 0.02
+    lone_rates: Mapping[str, float] = field(default_factory=dict)
+    """Samples/s of one worker alone, by GPU type, where someone knows: the settings or a profile."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTypes:
+    """The throughput of each type of GPU that a job has run on. An immutable value; stored as it is.
+
+    >>> round(GpuTypes().of("h100", Guess(100.0, lone_rates={"h100": 300.0})).samples_per_s(1))
+    300
+    """
+
+    models: Mapping[str, ThroughputModel] = field(default_factory=dict)
+    """Of the types that have been seen."""
+
+    def seen(self, window: ThroughputWindow, guess: Guess) -> GpuTypes:
+        """Teach the model of the window's type."""
+        kind = window.gpu_type
+        return GpuTypes({**self.models, kind: self.of(kind, guess).seen(window)})
+
+    def of(self, gpu_type: str, guess: Guess) -> ThroughputModel:
+        """What is known of a type: what was seen, else what another type lends, else the guess."""
+        own = self.models.get(gpu_type)
+        if own is not None and (own.knowledge.rows or own.knowledge.drift.alarms):
+            return own
+        alone = guess.lone_rates.get(gpu_type)
+        fresh = ThroughputModel.guessed(
+            alone or guess.rate_per_worker, contention=guess.contention, gpu_type=gpu_type
+        )
+        known = fresh.knowledge
+        lender = max(self.models.values(), key=_experience, default=None)
+        if lender is not None and lender.knowledge.rows:
+            # X_B(n) = X_A(n)·X_B(1)/X_A(1) (Sia), but for the ceiling of what both share.
+            ratio = 1.0 if alone is None else alone / lender.samples_per_s(1)
+            fitted = borrowed(lender.knowledge.fitted, ratio)
+            prior = LawPrior(fitted.capacity(1), fitted.contention)
+            known = replace(known, prior=prior, fitted=fitted)
+        if own is None:
+            return ThroughputModel(known)
+        return ThroughputModel(replace(own.knowledge, prior=known.prior, fitted=known.fitted))
+
+
+def _experience(model: ThroughputModel) -> tuple[int, float, str]:
+    rows = model.knowledge.rows
+    return len({row.workers for row in rows}), sum(row.count for row in rows), model.knowledge.gpu_type

@@ -1,0 +1,195 @@
+"""What one window of training showed, and which of it can be believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+GRAIN = 0.02
+"""Busy fractions this little above 1 are the grain of a clock, not a lie."""
+RATE_MAX = 1e12
+"""Samples a second that no pool trains: a counter that overflowed, or was read in other units."""
+WORKERS_MAX = 100_000
+HARDLY_BUSY = 0.05
+"""Below this mean busy fraction a window measures the clock's grain more than the workers."""
+FULLY_BUSY = 0.95
+
+
+class Lie(StrEnum):
+    """What a window claimed and cannot be. Used as a metric label, so the set is closed."""
+
+    RATE = "rate"
+    """Samples a second that are negative, absurd, or zero while workers were busy: a counter was reset."""
+    WORKERS = "workers"
+    """Fewer than none, or more than there can be."""
+    BUSY = "busy"
+    """Busy fractions below 0, above 1, or none at all while samples were trained."""
+    STEP_TIMES = "step_times"
+    """A step's part that takes no time, or longer than the whole step."""
+    RESOURCE = "resource"
+    """A shared resource busy below 0 or above 1, or idle while it was used."""
+    CLOCK = "clock"
+    """No time at all, or that of the window before it: the same one again."""
+    BATCH = "batch"
+    """A batch without samples."""
+    OTHER_GPU = "other_gpu"
+    """Of a GPU type that another model learns."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Mean parts of one step of one worker, each measured on its own, though they may overlap."""
+
+    input_s: float
+    """T_in: reading and decoding the batch."""
+    compute_s: float
+    """T_gpu: forward and backward."""
+    wait_s: float
+    """From asking the parameter server to its answer, pull and push together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLoad:
+    """Something that all workers share: a shard of the parameter server, its network."""
+
+    name: str
+    busy: float
+    """rho: the fraction of the window in which it worked."""
+    service_cv2: float | None = None
+    """Variance over squared mean of its service times; None when not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputWindow:
+    """One window, of 10 s or more, in which the number of workers did not change.
+
+    Built from telemetry as it came: nothing is checked here, `vetted` does.
+    """
+
+    at_s: float
+    ready: int
+    """n: workers that train."""
+    samples_per_s: float
+    """X: samples trained, from offsets or from the workers' own counts."""
+    busy: float | None = None
+    """Sum of the workers' busy fractions, waits inside a step counted as busy; None without telemetry."""
+    saturated: bool = False
+    """Samples waited all the time, so that X is all that these workers can do."""
+    batch: int | None = None
+    """Samples in a full batch, as configured; another number is another curve."""
+    steps: StepTimes | None = None
+    resources: tuple[ResourceLoad, ...] = ()
+    partitions: int | None = None
+    """Where leases are off, a worker beyond the partitions idles."""
+    gpu_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a window says of capacity: `busy` workers' worth of time trained at `log_speed` each.
+
+    While a job keeps up, X is the traffic and says nothing about C(n); X over the
+    busy workers is never censored in that way.
+    """
+
+    workers: int
+    busy: float
+    log_speed: float
+    """log(X / busy): samples per second of a worker's busy time."""
+
+
+def busy_sum(fractions: Iterable[float], *, ready: int) -> float | None:
+    """The sum over all ready workers, those that did not report counted as the mean of the others.
+
+    >>> busy_sum([0.5, 0.7], ready=4)
+    2.4
+    """
+    reported = list(fractions)
+    return sum(reported) * ready / len(reported) if reported else None
+
+
+def vetted(
+    window: ThroughputWindow, *, last_s: float | None, gpu_type: str
+) -> tuple[ThroughputWindow | None, tuple[Lie, ...]]:
+    """The window without what it lies about, and the lies; None when nothing of it can be learned from.
+
+    A broken exporter of one shard must not cost what the workers say: a lie about
+    steps or a resource drops that part alone.
+    """
+    lie = _lie_about_all(window, last_s, gpu_type)
+    if lie is not None:
+        return None, (lie,)
+    lies = []
+    steps, resources = window.steps, window.resources
+    if steps is not None and not _steps_can_be(window, steps):
+        steps, lies = None, [Lie.STEP_TIMES]
+    sound = tuple(load for load in resources if _load_can_be(window, load))
+    lies += [Lie.RESOURCE] * (len(resources) - len(sound))
+    if not lies:
+        return window, ()
+    return replace(window, steps=steps, resources=sound), tuple(lies)
+
+
+def point_of(window: ThroughputWindow) -> Point | None:
+    """What a sound window says of capacity; None when that is nothing: idle, or censored."""
+    n, rate = window.ready, window.samples_per_s
+    if n < 1 or rate <= 0:
+        return None
+    if window.busy is None:
+        return Point(n, float(n), math.log(rate / n)) if window.saturated else None
+    if window.busy < HARDLY_BUSY * n:
+        return None
+    # Who always has samples is always busy; what is missing is the clock's grain.
+    full = window.saturated and window.busy >= FULLY_BUSY * n
+    busy = float(n) if full else min(window.busy, float(n))
+    return Point(n, busy, math.log(rate / busy))
+
+
+def _lie_about_all(window: ThroughputWindow, last_s: float | None, gpu_type: str) -> Lie | None:
+    # A clock may be set back; if earlier windows were refused, one bad time would deafen the model.
+    if not math.isfinite(window.at_s) or window.at_s == last_s:
+        return Lie.CLOCK
+    if window.gpu_type != gpu_type:
+        return Lie.OTHER_GPU
+    if not 0 <= window.samples_per_s <= RATE_MAX:  # also rejects NaN
+        return Lie.RATE
+    if not 0 <= window.ready <= WORKERS_MAX:
+        return Lie.WORKERS
+    if window.batch is not None and window.batch < 1:
+        return Lie.BATCH
+    return _lie_about_busy(window)
+
+
+def _lie_about_busy(window: ThroughputWindow) -> Lie | None:
+    busy, n = window.busy, window.ready
+    trained = window.samples_per_s > 0
+    if n < 1:
+        return Lie.RATE if trained else None
+    if busy is None:
+        return Lie.RATE if window.saturated and not trained else None
+    if not (math.isfinite(busy) and 0 <= busy <= (1 + GRAIN) * n):
+        return Lie.BUSY
+    if trained and busy == 0:
+        return Lie.BUSY
+    return Lie.RATE if not trained and busy >= HARDLY_BUSY * n else None
+
+
+def _steps_can_be(window: ThroughputWindow, steps: StepTimes) -> bool:
+    parts = (steps.input_s, steps.compute_s, steps.wait_s)
+    if not all(math.isfinite(part) and part >= 0 for part in parts) or steps.compute_s <= 0:
+        return False
+    if window.batch is None or window.busy is None or window.samples_per_s <= 0:
+        return False
+    step_s = window.busy * window.batch / window.samples_per_s
+    return max(parts) <= 1.25 * step_s
+
+
+def _load_can_be(window: ThroughputWindow, load: ResourceLoad) -> bool:
+    if not (math.isfinite(load.busy) and 0 <= load.busy <= 1 + GRAIN):
+        return False
+    cv2 = load.service_cv2
+    if cv2 is not None and not (math.isfinite(cv2) and cv2 >= 0):
+        return False
+    return load.busy > 0 or window.samples_per_s == 0

@@ -1,0 +1,52 @@
+"""The error table's promise, on a few worlds of each kind; benchmarks/throughput.py has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.parameter_server import ParameterServer
+from benchmarks.throughput_worlds import CurveWorld, QueueWorld, Telemetry, World, curve_worlds, told
+from estimator.throughput import ThroughputModel
+
+SHOWN = ("contention", "hot-shard", "queueing")
+
+
+def worlds() -> Iterator[tuple[str, World]]:
+    for place, world in enumerate(world for world in curve_worlds() if world.family in SHOWN):
+        yield f"{world.family}-{world.plant.slowdown}-{place}", world
+    for name, server in {
+        "exponential": ParameterServer((0.004,)),
+        "regular": ParameterServer((0.004,), service_cv2=0.0),
+        "hot shard": ParameterServer((0.004, 0.002, 0.002), service_cv2=0.5),
+        "input-bound": ParameterServer((0.004,), input_s=0.06, compute_s=0.04),
+    }.items():
+        yield name, QueueWorld(name, server)
+
+
+@pytest.mark.parametrize("world", [pytest.param(world, id=name) for name, world in worlds()])
+def test_with_full_telemetry_half_as_far_again_is_not_promised_more_than_a_tenth_too_much(
+    world: World,
+) -> None:
+    for workers in (8, 16) if isinstance(world, CurveWorld) else (12,):
+        for load in (0.8, 1.0):
+            model = ThroughputModel.guessed(1.3 * world.capacity(1))
+            model = model.seen(told(world.window(workers, load, 3), Telemetry.FULL, at_s=10.0))
+            further = round(1.5 * workers)
+
+            over = model.samples_per_s(further) / world.capacity(further) - 1
+
+            assert over < 0.1, f"{workers=} {load=}"
+
+
+def test_in_the_loop_capacity_at_the_size_in_use_is_known_within_a_few_percent() -> None:
+    world = next(world for world in curve_worlds() if world.family == "contention")
+    model = ThroughputModel.guessed(1.3 * world.capacity(1))
+    for tick in range(900):
+        workers = 4 + tick // 45 % 8
+        load = 0.6 + 0.1 * (tick // 10 % 4)
+        model = model.seen(told(world.window(workers, load, tick), Telemetry.BUSY, at_s=10.0 * tick))
+
+    for workers in (5, 8, 11):
+        assert model.samples_per_s(workers) == pytest.approx(world.capacity(workers), rel=0.04)
