@@ -42,6 +42,7 @@ class PastRecall:
         self._client, self._topic, self._meter, self._terms = client, topic, meter, terms
         self._turns = turns or asyncio.Semaphore(1)
         self._task: asyncio.Task[None] | None = None
+        self._asking = False
         self._stop = threading.Event()
         self._lookups = 0
         self.share = 0.0
@@ -55,13 +56,18 @@ class PastRecall:
     async def close(self) -> None:
         """Give up what is not done; the next start goes on from there."""
         self._stop.set()
-        if self._task is not None:
-            await self._task
+        if self._task is None:
+            return
+        if not self._asking:  # still in the queue, behind what may take minutes
+            self._task.cancel()
+        await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.result()
 
     async def _recall(self, now_s: float) -> None:
         async with self._turns:
-            if not self._stop.is_set():
-                await self._ask_all(now_s)
+            self._asking = True
+            await self._ask_all(now_s)
 
     async def _ask_all(self, now_s: float) -> None:
         loop, known = asyncio.get_running_loop(), known_bins(self._meter.history())

@@ -185,7 +185,7 @@ async def test_a_week_of_minutes_takes_as_little_memory_as_documented(redis_url:
     finally:
         await client.aclose()
 
-    assert sum(size or 0 for size in used) < 60_000, "docs/meter.md says 60 kB a topic"
+    assert sum(size or 0 for size in used) < 48_000, "docs/meter.md says 47 MB for a thousand topics"
 
 
 async def test_history_expires_after_it_is_kept_for(redis_url: str) -> None:

@@ -180,6 +180,19 @@ async def test_commits_can_be_altered_through_the_admin_interface_too(
     assert reading.trained_per_s >= 0
 
 
+async def test_records_that_were_old_when_they_arrived_are_old_by_event_time_alone(live: LiveTopic) -> None:
+    live.commit({0: 0, 1: 0})
+    async with Metered(live) as metered:
+        await metered.read()
+        live.produce(10, at_s=metered.clock.now_s() - 3600.0)
+
+        reading = await metered.read(31.0)
+
+        assert reading.lag == 10
+        assert reading.lag_s <= 32.0
+        assert metered.meter.figures().event_age_s == pytest.approx(3631.0, abs=2.0)
+
+
 async def test_the_past_is_rebuilt_from_the_broker(live: LiveTopic) -> None:
     now_s = time.time() // 60 * 60 + 30
     for minute in range(180, 0, -1):

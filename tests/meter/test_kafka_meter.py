@@ -14,6 +14,7 @@ from forecasting.history import TrafficHistory
 from services.control.errors import StateUnavailable, TrafficUnavailable
 from services.control.types import TrafficReading
 from services.meter.archive import MemoryArchive
+from services.meter.backfill import BackfillTerms
 from services.meter.kafka_meter import KafkaMeter
 from services.meter.sources import ThreadedSource
 from shuffler.lease import Progress
@@ -418,3 +419,20 @@ async def test_closing_lets_go_of_the_source(clock: ManualClock, topic: Scripted
         pass
 
     assert topic.closed
+
+
+async def test_a_meter_whose_turn_to_ask_for_the_past_has_not_come_closes_at_once(
+    clock: ManualClock, topic: ScriptedTopic
+) -> None:
+    turns = asyncio.Semaphore(1)
+    await turns.acquire()  # another job's backfill, which may take minutes
+    source = ThreadedSource(topic, name="test")
+    meter = KafkaMeter(
+        {}, topic="clicks", group="g", clock=clock, source=source, elapsed_s=clock.elapsed_s,
+        backfill=BackfillTerms(), backfill_turns=turns,
+    )  # fmt: skip
+    await meter.read()
+
+    await asyncio.wait_for(meter.close(), timeout=20)
+
+    assert meter.figures().backfilled == 0.0
