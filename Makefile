@@ -67,6 +67,14 @@ bench-simulator-speed: install ## How fast the simulator is against plain Python
 bench-forecast: install ## Score every forecaster on all traces (PENSTOCK_TRACES).
 	$(BIN)/python -m benchmarks.forecast $(ARGS)
 
+.PHONY: bench-planner
+bench-planner: install ## The planner's speed; ARGS=--frontier also runs it against HPA.
+	$(BIN)/python -m benchmarks.planner $(ARGS)
+
+.PHONY: bench-planner-parts
+bench-planner-parts: install ## What each part of the planner is worth, and what the forecast costs.
+	$(BIN)/python -m benchmarks.planner_parts $(ARGS)
+
 .PHONY: bench-api
 bench-api: install ## Latency of the API under load, while ticks stay on time.
 	$(BIN)/python -m benchmarks.api $(ARGS)

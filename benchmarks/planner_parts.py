@@ -143,16 +143,17 @@ def measured(name: str, contest: Contest, course: Course, price: float) -> Row:
         for part in _without(name, course):
             stack.enter_context(part)
         rule = replace(penstock(price=price), foresees=False)
-        return _run(rule, contest.plant, course, contest.seed)
+        return run(rule, contest.plant, course, contest.seed)
 
 
-def _run(rule: Rule[Any], plant: Plant, course: Course, seed: int) -> Row:
+def run(rule: Rule[Any], plant: Plant, course: Course, seed: int) -> Row:
+    """One rule through the simulator."""
     found = figures_of(simulate(rule, plant, course, seed=seed), plant, seed=seed)
     floor = floor_gpu_hours(plant, course.scored)
     return Row(found.late_share, found.gpu_hours / floor, found.resizes, found.reversals)
 
 
-def _shortened(course: Course, warm_s: int) -> Course:
+def shortened(course: Course, warm_s: int) -> Course:
     """With less of the warm-up simulated: what is learned is learned from the history."""
     skip = course.scored_from_s - min(warm_s, course.scored_from_s)
     before = np.concatenate([course.before, course.arrivals.part(0, skip).minutes])
@@ -168,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     contests = [
         Contest(trace, PLANTS[options.plant], seed=options.seed, days=options.days) for trace in traces
     ]
-    courses = [_shortened(contest.course(), 3 * 3600) for contest in contests]
+    courses = [shortened(contest.course(), 3 * 3600) for contest in contests]
     flat: dict[str, float] = {}
     lines = [f"{options.plant}, {len(traces)} traces, {options.days:g} days each", ""]
     lines += [
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in () if options.variant else PEERS:
         plant = PLANTS[PEERS[name] or options.plant]
         hpa = rule_named("hpa", {"target": 0.8})
-        rows = [_run(hpa, plant, course, options.seed) for course in courses]
+        rows = [run(hpa, plant, course, options.seed) for course in courses]
         _add(lines, name, (options.price or PRICES)[0], rows, flat, options, traces)
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "planner_parts.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

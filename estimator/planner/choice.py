@@ -7,19 +7,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from estimator.planner.futures import Futures
-from estimator.planner.rollout import LATE, LEFT, OVERDUE, Counts, Floats, roll
+from estimator.planner.rollout import LATE, LEFT, OVERDUE, STUCK, Counts, Floats, roll
 from estimator.planner.timing import Timing
 from estimator.situation import Situation
 
 OVERDUE_SHARE = 0.1
 """A sample overdue by one more SLO costs this share of a late one: late samples still matter."""
+STUCK_SHARE = 4.0
+"""A sample that will be late after the horizon makes this many others late: first in, first out, all that
+arrive wait behind it until a pool that is a quarter too large has drained it."""
 RESIZE_SHARE = 1.3
 """A resize costs as much as this many starts of one worker, besides the pause: a pool must not fidget."""
 NOTHING = 0.01
 """Traffic below this share of what one worker trains needs none at once."""
 GIVE_BACK_SHARE = 4.0
 """Giving back costs as much as one worker for this many times lead time + SLO."""
-FULL = 0.95
+FULL = 0.96
 """A pool is full when typical traffic is this share of what it can train."""
 SPREAD_MAX = 10
 """Beyond this many candidates only some are tried at first."""
@@ -137,7 +140,7 @@ class Weighing:
         """Cost and late share of each."""
         seen, timing = self.seen, self.timing
         leads_s = seen.lead_times_s or (timing.lead_time_s,)
-        outcome = np.zeros((len(candidates), 3))
+        outcome = np.zeros((len(candidates), 4))
         for lead_s in leads_s:
             outcome += roll(
                 candidates, self.futures.rates, self.futures.chances, curve, self._arriving_s(lead_s),
@@ -146,11 +149,12 @@ class Weighing:
             ) / len(leads_s)  # fmt: skip
         one = max(float(curve[1]) if len(curve) > 1 else 0.0, 1e-9)
         late, overdue = outcome[:, LATE], outcome[:, OVERDUE] / timing.slo_s
+        stuck = STUCK_SHARE * outcome[:, STUCK]
         held = candidates * (timing.steps * timing.step_s)
         costs = (
             held
             + self._further(candidates, curve)
-            + (outcome[:, LEFT] + self.price * (late + OVERDUE_SHARE * overdue)) / one
+            + (outcome[:, LEFT] + self.price * (late + stuck + OVERDUE_SHARE * overdue)) / one
         )
         arrive = self.futures.chances @ self.futures.rates.sum(axis=1) * timing.step_s + seen.lag
         return candidates, costs, late / max(float(arrive), 1e-9)

@@ -11,8 +11,9 @@ from estimator.planner.compiled import compiled
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-LATE, OVERDUE, LEFT = range(3)
-"""Columns of the outcome: samples late, sample-seconds beyond the SLO, samples waiting at the end."""
+LATE, OVERDUE, LEFT, STUCK = range(4)
+"""Columns of the outcome: samples late, sample-seconds beyond the SLO, samples waiting at the end, and as
+many of them as wait now and will be late."""
 
 
 @compiled
@@ -36,7 +37,7 @@ def roll(
     `rates[p, k]` is the rate of future p in step k, `chances[p]` how likely it is. `arriving_s`
     are the seconds until those that start now are ready, in order; `curve[n]` is C(n).
     """
-    found = np.zeros((len(candidates), 3))
+    found = np.zeros((len(candidates), 4))
     paths, steps = rates.shape
     work = np.empty(steps)
     arrived = np.empty(steps + 1)
@@ -45,8 +46,10 @@ def roll(
         for path in range(paths):
             late, overdue, left, missed = _queue(rates[path], work, lag, lag_s, step_s, slo_s, arrived)
             # What waits at the end and is overdue, or cannot be reached in time, will be late too.
-            late += max(missed, left - last * slo_s)
-            found[i, LATE] += chances[path] * late
+            stuck = max(missed, left - last * slo_s)
+            found[i, LATE] += chances[path] * (late + stuck)
+            # No more of them than wait now: what only may come, later decisions can still avoid.
+            found[i, STUCK] += chances[path] * min(stuck, lag)
             found[i, OVERDUE] += chances[path] * overdue
             found[i, LEFT] += chances[path] * left
     return found
