@@ -67,6 +67,10 @@ bench-simulator-speed: install ## How fast the simulator is against plain Python
 bench-forecast: install ## Score every forecaster on all traces (PENSTOCK_TRACES).
 	$(BIN)/python -m benchmarks.forecast $(ARGS)
 
+.PHONY: bench-throughput
+bench-throughput: install ## How far off the learned throughput is, against straight lines and a plain law.
+	$(BIN)/python -m benchmarks.throughput $(ARGS)
+
 .PHONY: bench-api
 bench-api: install ## Latency of the API under load, while ticks stay on time.
 	$(BIN)/python -m benchmarks.api $(ARGS)
