@@ -74,6 +74,9 @@ bench-planner: install ## The planner's speed; ARGS=--frontier also runs it agai
 .PHONY: bench-planner-parts
 bench-planner-parts: install ## What each part of the planner is worth, and what the forecast costs.
 	$(BIN)/python -m benchmarks.planner_parts $(ARGS)
+.PHONY: bench-throughput
+bench-throughput: install ## How far off the learned throughput is, against straight lines and a plain law.
+	$(BIN)/python -m benchmarks.throughput $(ARGS)
 
 .PHONY: bench-api
 bench-api: install ## Latency of the API under load, while ticks stay on time.

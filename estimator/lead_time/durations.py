@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-
-import numpy as np
+from statistics import fmean
 
 KEPT = 64
 """Durations remembered: platforms change."""
@@ -17,8 +16,10 @@ PRIOR_SD = 0.4
 SD_MIN = 0.05
 OFFSET_S = 1.0
 """Added before the logarithm, so that a pause of nothing has one."""
-STATED = 0.9
-"""A duration that an operator states is taken for this quantile: nobody states the best case."""
+CAREFUL = 0.9
+"""The quantile to plan with. What an operator states is taken for it: nobody states the best case."""
+STUDENT_T_90 = (1.6377, 1.5332, 1.4759, 1.4398, 1.4149, 1.3968, 1.3830, 1.3722, 1.3634)
+"""The 90 % quantile of Student's t with ν₀, ν₀ + 1, ... degrees of freedom."""
 GIVEN_UP = 2.0
 """What was given up would have taken this many times as long as it was waited for."""
 LOG_MAX = 30.0
@@ -37,7 +38,7 @@ class Durations:
 
     wide while k is small. Wide is safe: a high quantile is never lower for being less well known.
 
-    >>> Durations(120.0).quantile_s(0.9)
+    >>> Durations(120.0).careful_s
     120.0
     """
 
@@ -59,41 +60,33 @@ class Durations:
         """One whose end nobody saw: it counts as one that took twice as long as it was waited for."""
         return self.seen(GIVEN_UP * waited_s)
 
-    def quantile_s(self, share: float) -> float:
-        """Within this long the next one is over, in `share` of all cases.
+    @property
+    def careful_s(self) -> float:
+        """Within this long the next one is over, in nine of ten cases.
 
-        With enough seen, the ⌈share·(k+1)⌉-th shortest: whatever the shape, the next one is
-        no longer than that with probability `share`, or a little more. Before, the quantile of
-        the shape, but no less than the longest seen and, for a high `share`, than was stated: a
-        few quick ones are luck.
+        With enough seen, the ⌈0.9·(k+1)⌉-th shortest: whatever the shape, the next one is no longer
+        than that with probability 0.9, or a little more. Before, the quantile of the shape, but no
+        less than the longest seen and than what was stated: a few quick ones are luck.
         """
         k = len(self.latest)
-        place = math.ceil(share * (k + 1) - 1e-9)
+        place = math.ceil(CAREFUL * (k + 1) - 1e-9)
         if 1 <= place <= k:
             return sorted(self.latest)[place - 1]
-        mean, scale, freedom = self._shape()
-        log = mean + scale * _t_quantile(share, freedom)
-        shaped_s = math.exp(min(log, LOG_MAX)) - OFFSET_S
-        stated_s = self.stated_s if share >= STATED else 0.0
-        return max(round(shaped_s, 6), stated_s, *self.latest, 0.0)
+        if not k:
+            return self.stated_s
+        mean, scale = self._shape()
+        shaped_s = math.exp(min(mean + scale * STUDENT_T_90[k], LOG_MAX)) - OFFSET_S
+        return max(shaped_s, self.stated_s, *self.latest)
 
-    def _shape(self) -> tuple[float, float, float]:
-        """(μ, scale, ν) of the t distribution of the next log(seconds + 1)."""
+    def _shape(self) -> tuple[float, float]:
+        """(μ, scale) of the t distribution of the next log(seconds + 1)."""
         prior_scale = PRIOR_SD * math.sqrt(1 + 1 / PRIOR_WEIGHT)
-        prior = math.log(self.stated_s + OFFSET_S) - prior_scale * _t_quantile(STATED, PRIOR_FREEDOM)
-        logs = np.log(np.array(self.latest) + OFFSET_S)
-        k = len(logs)
-        centre = float(logs.mean()) if k else prior
+        prior = math.log(self.stated_s + OFFSET_S) - prior_scale * STUDENT_T_90[0]
+        logs = [math.log(duration_s + OFFSET_S) for duration_s in self.latest]
+        k, centre = len(logs), fmean(logs)
         weight, freedom = PRIOR_WEIGHT + k, PRIOR_FREEDOM + k
-        spread = PRIOR_FREEDOM * PRIOR_SD**2 + float(((logs - centre) ** 2).sum())
+        spread = PRIOR_FREEDOM * PRIOR_SD**2 + sum((log - centre) ** 2 for log in logs)
         spread += PRIOR_WEIGHT * k / weight * (centre - prior) ** 2
         mean = (PRIOR_WEIGHT * prior + k * centre) / weight
         variance = max(spread / freedom, SD_MIN**2)
-        return mean, math.sqrt(variance * (1 + 1 / weight)), freedom
-
-
-def _t_quantile(share: float, freedom: float) -> float:
-    # Imported where it is used: it costs more time than all else here, and a job may never ask.
-    from scipy.special import stdtrit  # noqa: PLC0415
-
-    return float(stdtrit(freedom, share))
+        return mean, math.sqrt(variance * (1 + 1 / weight))

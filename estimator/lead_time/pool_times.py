@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from estimator.lead_time.durations import Durations
 
-CAREFUL = 0.9
-"""The quantile that lead time and pause are planned with."""
 ENOUGH = 9
 """Durations of which the longest is their 90 % quantile."""
 STARTS_KEPT = 200.0
@@ -112,7 +110,7 @@ class PoolTimes:
 
     def lead_time_s(self, gpu_type: str = "") -> float:
         """What to plan with: the time within which nine of ten workers come."""
-        return self.lead_times(gpu_type).quantile_s(CAREFUL)
+        return self.lead_times(gpu_type).careful_s
 
     def pause_s(self) -> float:
         """What to plan with: how long nine of ten resizes stop training at most.
@@ -122,7 +120,7 @@ class PoolTimes:
         """
         known = Durations(self.pause_stated_s, self.pauses)
         if any(self.pauses) or len(self.pauses) >= ENOUGH:
-            return known.quantile_s(CAREFUL)
+            return known.careful_s
         return self.pause_stated_s
 
     def _with(self, known: Durations, asked_at_s: float, gpu_type: str, failures: Failures) -> PoolTimes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from estimator.throughput.fitted import borrowed
 from estimator.throughput.model import ThroughputModel
@@ -43,10 +44,7 @@ class GpuTypes:
         if own is not None and (own.knowledge.rows or own.knowledge.drift.alarms):
             return own
         alone = guess.lone_rates.get(gpu_type)
-        fresh = ThroughputModel.guessed(
-            alone or guess.rate_per_worker, contention=guess.contention, gpu_type=gpu_type
-        )
-        known = fresh.knowledge
+        known = _guessed(alone or guess.rate_per_worker, guess.contention, gpu_type).knowledge
         lender = max(self.models.values(), key=_experience, default=None)
         if lender is not None and lender.knowledge.rows:
             # X_B(n) = X_A(n)·X_B(1)/X_A(1) (Sia), but for the ceiling of what both share.
@@ -57,6 +55,12 @@ class GpuTypes:
         if own is None:
             return ThroughputModel(known)
         return ThroughputModel(replace(own.knowledge, prior=known.prior, fitted=known.fitted))
+
+
+@lru_cache(maxsize=256)
+def _guessed(rate_per_worker: float, contention: float, gpu_type: str) -> ThroughputModel:
+    # Remembered, since a job that tells nothing asks at every tick.
+    return ThroughputModel.guessed(rate_per_worker, contention=contention, gpu_type=gpu_type)
 
 
 def _experience(model: ThroughputModel) -> tuple[int, float, str]:

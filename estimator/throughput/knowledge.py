@@ -33,6 +33,8 @@ class Knowledge:
     fitted: Fitted
     gpu_type: str = ""
     rows: tuple[SpeedRow, ...] = ()
+    sizes: tuple[int, ...] = ()
+    """The pool sizes of the rows, smallest first."""
     steps: StepMeans | None = None
     resources: tuple[Utilisation, ...] = ()
     drift: Drift = field(default_factory=Drift)
@@ -74,6 +76,7 @@ class Knowledge:
             prior=prior,
             fitted=unfitted(prior),
             rows=(),
+            sizes=(),
             steps=None,
             resources=(),
             drift=self.drift.acknowledged(),
@@ -120,10 +123,12 @@ class Knowledge:
             drift = drift.seen(self._surprise(row, point))
             if drift.is_alarmed:
                 return replace(self, drift=drift).forgotten(point)._learned(window, point)
+        rows = learned(self.rows, point, window.at_s)
         known = replace(
             self,
             drift=drift,
-            rows=learned(self.rows, point, window.at_s),
+            rows=rows,
+            sizes=tuple(sorted({row.workers for row in rows})),
             steps=self._steps(window, point),
             resources=_resources(self.resources, window),
             since_fit=self.since_fit + 1,

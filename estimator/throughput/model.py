@@ -94,8 +94,12 @@ class ThroughputModel:
             return workers_max + 1
         wanted = rate_per_s * (1 - 1e-7)  # a demand of exactly C_low(n) stays at n in spite of rounding
         most, most_rate = 0, 0.0
+        curve, seen = self.knowledge.fitted.curve, int(min(self.knowledge.fitted.crowd_seen, top))
+        ceiling = float("inf") if self.wall is None else self.wall.samples_per_s
+        within = 1 - self.margin(seen)
         for workers in range(1, top + 1):
-            rate = self.low(workers)
+            # `low`, written out where the margin is the same: rules ask at every tick.
+            rate = min(curve[workers], ceiling) * within if workers <= seen else self.low(workers)
             if rate >= wanted:
                 return workers
             if rate > most_rate:
@@ -108,10 +112,10 @@ class ThroughputModel:
         Twice n while only one size has been seen, for there is no other way to see a
         second one, and when the SLO is broken already, for there is less to lose.
         """
-        sizes = {row.workers for row in self.knowledge.rows}
+        sizes = self.knowledge.sizes
         if not sizes:
             return None
-        tried = max(sizes)
+        tried = sizes[-1]
         factor = 2.0 if slo_broken or len(sizes) == 1 else STEP
         return max(tried + 2, math.floor(factor * tried))
 
@@ -119,7 +123,7 @@ class ThroughputModel:
     def confidence(self) -> Confidence:
         """How far C(n) can be trusted beyond the sizes seen; however often one size is seen, never HIGH."""
         known = self.knowledge
-        sizes = len({row.workers for row in known.rows})
+        sizes = len(known.sizes)
         shown = known.fitted.queue is not None and known.steps is not None
         error_sd = known.foresight.error_sd
         if error_sd > UNSURE_SD or sizes == 0 or (sizes == 1 and not shown):
@@ -135,7 +139,7 @@ class ThroughputModel:
     @property
     def sizes_seen(self) -> tuple[int, ...]:
         """The pool sizes that what is known rests on."""
-        return tuple(sorted({row.workers for row in self.knowledge.rows}))
+        return self.knowledge.sizes
 
     @property
     def wall(self) -> Wall | None:
@@ -165,7 +169,10 @@ def _walled(rate: float, wall: Wall | None) -> float:
 
 
 def _margin(fitted: Fitted, error_sd: float, workers: int) -> float:
-    if fitted.crowd_seen <= 0:
+    seen = fitted.crowd_seen
+    if seen <= 0:
         return 0.0  # a guess is the operator's word; the first window corrects it
-    beyond = math.log(max(workers / fitted.crowd_seen, 1.0)) / math.log(STEP)
+    if workers <= seen:
+        return min(Z * fitted.misfit, MARGIN_MAX)
+    beyond = math.log(workers / seen) / math.log(STEP)
     return min(Z * max(fitted.misfit, error_sd * beyond), MARGIN_MAX)

@@ -17,7 +17,7 @@ RATE_SD = 1.0
 COHERENCY = 1e-4
 COHERENCY_SD = 1.5
 CONTENTION_SD = 1.0
-CONTENTION_SHOWN = 0.005
+CONTENTION_SHOWN = 0.01
 """Contention expected beyond a queue that telemetry shows."""
 CONTENTION_SHOWN_SD = 1.5
 CROWDS = ((0.0, 0.0), (1.0, 3.0))

@@ -11,6 +11,8 @@ GRAIN = 0.02
 """Busy fractions this little above 1 are the grain of a clock, not a lie."""
 RATE_MAX = 1e12
 """Samples a second that no pool trains: a counter that overflowed, or was read in other units."""
+RATE_MIN = 1e-9
+"""Samples a second that are as good as none."""
 WORKERS_MAX = 100_000
 HARDLY_BUSY = 0.05
 """Below this mean busy fraction a window measures the clock's grain more than the workers."""
@@ -135,7 +137,7 @@ def vetted(
 def point_of(window: ThroughputWindow) -> Point | None:
     """What a sound window says of capacity; None when that is nothing: idle, or censored."""
     n, rate = window.ready, window.samples_per_s
-    if n < 1 or rate <= 0:
+    if n < 1 or rate < RATE_MIN:
         return None
     if window.busy is None:
         return Point(n, float(n), math.log(rate / n)) if window.saturated else None

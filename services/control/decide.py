@@ -37,8 +37,9 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     Deterministic: the same arguments give the same decision, its id included,
     so a tick repeated after a crash asks for the same thing.
     """
-    throughput, capacity = _throughput(seen, state, policy)
-    pool = _pool(seen, state, policy, throughput, capacity)
+    ready = tuple(worker.id for worker in seen.pool.workers if worker.phase is WorkerPhase.READY)
+    throughput, capacity = _throughput(seen, ready, state, policy)
+    pool = _pool(seen, ready, state, policy, capacity)
     limits = _limits(seen, policy)
     sizing, memory = _size(seen, state, policy, _situation(seen, policy, capacity, pool, limits))
     sizing = _steered(sizing, seen, policy)
@@ -57,7 +58,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         at_s=seen.at_s,
         planned=planned,
         requested=seen.pool.requested,
-        ready=seen.pool.ready,
+        ready=len(ready),
         reason=sizing.reason,
         notes=tuple(dict.fromkeys(notes)),
         numbers=_numbers(seen, sizing, capacity, pool, planned),
@@ -136,12 +137,14 @@ def _situation(
     )
 
 
-def _throughput(seen: Observation, state: ControlState, policy: Policy) -> tuple[Throughput, LearnedCapacity]:
+def _throughput(
+    seen: Observation, ready: tuple[str, ...], state: ControlState, policy: Policy
+) -> tuple[Throughput, LearnedCapacity]:
     """What is known of C(n) after this tick."""
     prior = policy.capacity_prior
     guess = Guess(prior.rate_per_worker, prior.contention, policy.lone_rates)
     partitions = len(seen.traffic.partition_rates) if policy.shuffle is Shuffle.OFF else 0
-    throughput = throughput_seen(state.throughput, seen, guess, partitions=partitions or None)
+    throughput = throughput_seen(state.throughput, seen, ready, guess, partitions=partitions or None)
     broken = seen.traffic.lag_s > policy.slo.fresh_within_s
     most = policy.limits.workers_max
     return throughput, LearnedCapacity.of(throughput.model, slo_broken=broken, workers_max=most)
@@ -149,19 +152,20 @@ def _throughput(seen: Observation, state: ControlState, policy: Policy) -> tuple
 
 def _pool(
     seen: Observation,
+    ready: tuple[str, ...],
     state: ControlState,
     policy: Policy,
-    throughput: Throughput,
     capacity: LearnedCapacity,
 ) -> PoolMemory:
     """What is known of the pool after this tick."""
-    fewest = min(len(state.pool.ready), seen.pool.ready)
+    fewest = min(len(state.pool.ready), len(ready))
     return pool_seen(
         state.pool,
         seen,
+        ready,
         lead_time_stated_s=policy.lead_time_s,
         pause_stated_s=policy.pause_s,
-        gpu_type=throughput.gpu_type,
+        gpu_type=capacity.model.knowledge.gpu_type,
         has_room=seen.traffic.rate_per_s < ROOM * capacity.samples_per_s(fewest),
     )
 

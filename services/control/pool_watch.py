@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from estimator.lead_time import PoolTimes
@@ -19,6 +20,7 @@ KEPT_UP_S = 2.0
 def pool_seen(
     before: PoolMemory,
     seen: Observation,
+    ready: tuple[str, ...],
     *,
     lead_time_stated_s: float,
     pause_stated_s: float,
@@ -30,18 +32,22 @@ def pool_seen(
     if (times.lead_time_stated_s, times.pause_stated_s) != (lead_time_stated_s, pause_stated_s):
         times = replace(times, lead_time_stated_s=lead_time_stated_s, pause_stated_s=pause_stated_s)
     known = times
-    ready = tuple(worker.id for worker in seen.pool.workers if worker.phase is WorkerPhase.READY)
-    times, awaited, failed = _starts(times, before, seen, gpu_type)
+    awaited: Mapping[str, float] = before.awaited
+    failed = 0
+    if awaited or len(ready) < len(seen.pool.workers):
+        times, awaited, failed = _starts(times, before, seen, gpu_type)
     pause, times = _pause(times, before, seen, changed=ready != before.ready, has_room=has_room)
     died = max(0, seen.pool.failures - before.failures - failed) if before.at_s else 0
     worker_s = before.worker_s + len(before.ready) * max(0.0, seen.at_s - before.at_s)
     if died or worker_s > COUNT_EVERY_S * max(1, len(ready)):
         times, worker_s = times.lived(worker_s, died=died), 0.0
-    fresh = before.times is None or times is not known or known is not before.times
+    stated_anew = known is not before.times
+    starts_anew = stated_anew or times.starts is not known.starts
+    pauses_anew = stated_anew or times.pauses is not known.pauses
     return PoolMemory(
         times=times,
-        lead_time_s=times.lead_time_s(gpu_type) if fresh else before.lead_time_s,
-        pause_s=times.pause_s() if fresh else before.pause_s,
+        lead_time_s=times.lead_time_s(gpu_type) if starts_anew else before.lead_time_s,
+        pause_s=times.pause_s() if pauses_anew else before.pause_s,
         awaited=awaited,
         ready=ready,
         failures=seen.pool.failures,
@@ -62,8 +68,10 @@ def _starts(
     times: PoolTimes, before: PoolMemory, seen: Observation, gpu_type: str
 ) -> tuple[PoolTimes, dict[str, float], int]:
     """Who came, who is still awaited, and how many failed to start."""
+    awaited = {w.id: w.started_at_s for w in seen.pool.workers if w.phase is WorkerPhase.STARTING}
+    if not before.awaited.keys() - awaited.keys():
+        return times, {**awaited, **before.awaited}, 0
     workers = {worker.id: worker for worker in seen.pool.workers}
-    awaited = {w.id: w.started_at_s for w in workers.values() if w.phase is WorkerPhase.STARTING}
     failures, failed = seen.pool.failures - before.failures, 0
     trained = {report.worker: report.trained > 0 for report in seen.reports}
     for name, asked_at_s in before.awaited.items():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from statistics import fmean
 
 from estimator.throughput import Guess, ResourceLoad, StepTimes, ThroughputWindow
 from services.control.learned import Gathered, Throughput
 from services.control.types import Observation, WorkerPhase, WorkerReport
 
-WINDOW_S = 10.0
+WINDOW_S = 20.0
 """Shorter windows measure the grain of clocks and batches more than the workers."""
+WELL_KNOWN = 5.0
+"""Windows after which a pool size is known well."""
+WELL_KNOWN_WINDOW_S = 60.0
 PROGRESS_WINDOW_S = 30.0
 """Without telemetry X comes from the meter, which looks back some seconds itself."""
 WAITING_S = 10.0
@@ -19,76 +21,84 @@ WAITING_S = 10.0
 BUSY_MAX = 1.02
 """Busy fractions this little above 1 are the grain of a clock, not a lie."""
 
+INFINITE = float("inf")
+
 
 def throughput_seen(
-    before: Throughput, seen: Observation, guess: Guess, *, partitions: int | None
+    before: Throughput, seen: Observation, ready: tuple[str, ...], guess: Guess, *, partitions: int | None
 ) -> Throughput:
     """One tick more; now and then a window is full, and the model learns from it.
 
     `partitions` is the most workers that can train, where leases are off. A pool of more than one
     GPU type at once teaches nothing: whose speed would it be?
     """
-    ready = {worker.id: worker.gpu_type for worker in seen.pool.workers if worker.phase is WorkerPhase.READY}
-    kinds = set(ready.values())
-    if len(kinds) != 1:
-        return replace(before, gathered=Gathered(), guess=guess)
-    (kind,) = kinds
-    reports = [report for report in seen.reports if report.worker in ready and can_be(report)]
-    gathered = _gathered(before.gathered, seen, len(ready), reports)
+    gathered = _gathered(before.gathered, seen, ready)
     # A window of the tick in which the size changed shows neither; it tells the model of the resize.
     resized = before.gathered.since_s is not None and before.gathered.ready != len(ready)
-    if not resized and not _is_full(gathered, seen.at_s):
-        return Throughput(before.types, kind, gathered, guess)
-    window = _window(gathered, seen, reports, partitions=partitions, gpu_type=kind)
+    if not resized and not _is_full(before, gathered, seen.at_s):
+        return Throughput(before.types, before.gpu_type, gathered, guess)
+    kinds = {worker.gpu_type for worker in seen.pool.workers if worker.phase is WorkerPhase.READY}
     begun = Gathered(since_s=seen.at_s, ready=len(ready))
-    return Throughput(before.types.seen(window, guess), kind, begun, guess)
+    if len(kinds) != 1:
+        return Throughput(before.types, before.gpu_type, begun, guess)
+    window = _window(gathered, seen, partitions=partitions, gpu_type=kinds.pop())
+    return Throughput(before.types.seen(window, guess), window.gpu_type, begun, guess)
 
 
 def can_be(report: WorkerReport) -> bool:
     """Whether a worker's busy fraction and speed are numbers that can be; else all of it is passed over."""
-    return 0 <= report.busy <= BUSY_MAX and 0 <= report.rate_per_busy_s < float("inf")
+    return 0 <= report.busy <= BUSY_MAX and 0 <= report.rate_per_busy_s < INFINITE
 
 
-def _gathered(before: Gathered, seen: Observation, ready: int, reports: list[WorkerReport]) -> Gathered:
-    if before.ready != ready:
-        before = Gathered(since_s=before.since_s, ready=ready)
+def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> Gathered:
+    if before.ready != len(ready):
+        before = Gathered(since_s=before.since_s, ready=len(ready))
     traffic = seen.traffic
     waiting = not traffic.degraded and traffic.lag > WAITING_S * max(traffic.trained_per_s, 1e-9)
-    busy = rate = 0.0
-    for report in reports:
-        busy += min(report.busy, 1.0)
-        rate += min(report.busy, 1.0) * report.rate_per_busy_s
+    busy, rate, told, members = 0.0, 0.0, 0, set(ready)
+    for report in seen.reports:
+        share, speed = report.busy, report.rate_per_busy_s
+        if 0 <= share <= BUSY_MAX and 0 <= speed < INFINITE and report.worker in members:  # as `can_be`
+            busy += share
+            rate += share * speed
+            told += 1
     # Those that did not report are taken for the mean of those that did.
-    scale = ready / len(reports) if reports else 0.0
+    scale = len(ready) / told if told else 0.0
     return Gathered(
         before.since_s,
-        ready,
+        before.ready,
         before.ticks + 1,
         before.trained_per_s + traffic.trained_per_s,
         before.waiting and waiting,
-        before.told + bool(reports),
+        before.told + (told > 0),
         before.busy + scale * busy,
         before.rate + scale * rate,
     )
 
 
-def _is_full(gathered: Gathered, at_s: float) -> bool:
+def _is_full(before: Throughput, gathered: Gathered, at_s: float) -> bool:
     """Whether enough time has passed; a first report is a window, and a clock set back ends one."""
     if gathered.since_s is None:
         return True
-    enough_s = WINDOW_S if gathered.told else PROGRESS_WINDOW_S
+    enough_s = _enough_s(before, gathered.ready) if gathered.told else PROGRESS_WINDOW_S
     return not 0 <= at_s - gathered.since_s < enough_s
 
 
+def _enough_s(before: Throughput, ready: int) -> float:
+    """What is known well is looked at less often, which costs less and drowns more noise."""
+    model = before.types.models.get(before.gpu_type)
+    if model is None or model.knowledge.trial is not None or not model.knowledge.rows:
+        return WINDOW_S
+    latest = model.knowledge.rows[0]
+    known = latest.workers == ready and latest.count >= WELL_KNOWN
+    return WELL_KNOWN_WINDOW_S if known else WINDOW_S
+
+
 def _window(
-    gathered: Gathered,
-    seen: Observation,
-    reports: list[WorkerReport],
-    *,
-    partitions: int | None,
-    gpu_type: str,
+    gathered: Gathered, seen: Observation, *, partitions: int | None, gpu_type: str
 ) -> ThroughputWindow:
     told = gathered.told
+    reports = [report for report in seen.reports if can_be(report)]
     batches = {report.batch for report in reports if report.batch is not None}
     return ThroughputWindow(
         at_s=seen.at_s,

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from estimator.rules import UnknownRule, rule_named
+from services.control.learned import PoolMemory, Throughput
 from services.control.types import ControlState, Decision, WorkerReport
 from services.store.errors import StateCorrupt
 from shuffler.assignment import Assignment
@@ -27,6 +28,10 @@ _RESTORE = "restore it from a backup, or delete the key and let it be written af
 _UPGRADE = "upgrade this Penstock, or delete the key and let it be written afresh"
 
 _STATE = TypeAdapter(ControlState)
+_LEARNED: dict[str, TypeAdapter[Any]] = {
+    "throughput": TypeAdapter(Throughput),
+    "pool": TypeAdapter(PoolMemory),
+}
 _DECISION = TypeAdapter(Decision)
 _ASSIGNMENT = TypeAdapter(Assignment)
 _REPORT = TypeAdapter(WorkerReport)
@@ -45,9 +50,13 @@ def decode_state(raw: bytes | str, *, key: str) -> ControlState:
     """The state as it was, its memory in the type that its rule declares.
 
     A rule that no longer exists, or whose memory has another shape by now, is no reason to forget
-    plan and capacity: then everything is kept but the memory, which starts afresh, and the log says so.
+    the plan: then everything is kept but the memory, which starts afresh, and the log says so. The
+    same goes for what was learned of throughput and pool: it can be learned again.
     """
-    state = _decode(_STATE, raw, "state", key)
+    body = _opened(raw, "state", key)
+    if isinstance(body, dict):
+        body = {name: part for name, part in body.items() if _can_be_read(name, part, key)}
+    state = _validated(_STATE, body, key)
     return replace(state, memory=_memory_of(state, key)) if state.rule else state
 
 
@@ -115,6 +124,18 @@ def _validated(adapter: TypeAdapter[Stored], body: object, key: str) -> Stored:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "content"
         raise StateCorrupt(key, wrong=f"{field}: {first['msg']}", remedy=_RESTORE) from error
+
+
+def _can_be_read(name: str, part: object, key: str) -> bool:
+    """False for learned values of another shape, which are told of and left out."""
+    if name not in _LEARNED:
+        return True
+    try:
+        _LEARNED[name].validate_python(part)
+    except ValidationError as error:
+        log.warning("learned_values_forgotten", key=key, part=name, why=str(error))
+        return False
+    return True
 
 
 def _memory_of(state: ControlState, key: str) -> object:

@@ -131,6 +131,19 @@ def test_a_memory_of_another_shape_starts_afresh_and_the_rest_is_kept() -> None:
     assert codec.decode_state(raw, key=KEY) == replace(state, memory=PenstockMemory())
 
 
+@pytest.mark.parametrize("part", ["throughput", "pool"])
+def test_learned_values_of_another_shape_are_learned_again_and_the_rest_is_kept(part: str) -> None:
+    state = a_state()
+    envelope = json.loads(codec.encode_state(state))
+    envelope["state"][part] = {"types": 7, "times": "an older release wrote text here"}
+
+    with capture_logs() as logged:
+        read = codec.decode_state(json.dumps(envelope), key=KEY)
+
+    assert read == replace(state, **{part: getattr(ControlState(), part)})
+    assert [(entry["event"], entry["part"]) for entry in logged] == [("learned_values_forgotten", part)]
+
+
 def test_a_field_that_this_version_does_not_know_is_passed_over() -> None:
     """The rule for raising the format relies on it: see docs/store.md."""
     raw = codec.encode_state(a_state()).replace(b'"planned":', b'"mood":"good","planned":')

@@ -1,0 +1,83 @@
+"""How long something takes, never optimistic while few have been seen."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from estimator.lead_time import Durations
+
+durations = st.lists(st.floats(0, 1e5), max_size=70)
+
+
+def test_before_anything_is_seen_it_is_what_was_stated() -> None:
+    assert Durations(120.0).careful_s == 120.0
+
+
+def test_a_few_quick_ones_are_luck() -> None:
+    lucky = Durations(120.0)
+    for _ in range(5):
+        lucky = lucky.seen(20.0)
+
+    assert lucky.careful_s >= 120.0
+
+
+def test_a_slow_one_counts_at_once() -> None:
+    assert Durations(120.0).seen(400.0).careful_s >= 400.0
+
+
+def test_many_quick_ones_are_believed() -> None:
+    quick = Durations(120.0)
+    for _ in range(20):
+        quick = quick.seen(20.0)
+
+    assert quick.careful_s == 20.0
+
+
+def test_what_was_given_up_counts_as_longer_than_it_was_waited_for() -> None:
+    assert Durations(60.0).given_up(300.0).careful_s >= 600.0
+
+
+def test_what_happened_long_ago_is_forgotten() -> None:
+    changed = Durations(60.0)
+    for took_s in [500.0] * 64 + [30.0] * 64:
+        changed = changed.seen(took_s)
+
+    assert changed.careful_s == 30.0
+
+
+def test_nine_of_ten_are_within_the_quantile_and_not_many_more() -> None:
+    draw = random.Random(3)
+    within, known = 0, Durations(90.0)
+    for _ in range(400):
+        took_s = draw.lognormvariate(4.0, 0.5)
+        within += took_s <= known.careful_s
+        known = known.seen(took_s)
+
+    assert 0.87 <= within / 400 <= 0.96
+
+
+@given(st.floats(0, 1e5), durations)
+def test_it_is_a_number_of_at_least_nothing_and_no_less_than_the_longest_of_a_few(
+    stated_s: float, seen: list[float]
+) -> None:
+    known = Durations(stated_s)
+    for took_s in seen:
+        known = known.seen(took_s)
+
+    assert 0 <= known.careful_s < float("inf")
+    if len(seen) < 9:
+        assert known.careful_s >= max([stated_s, *seen])
+
+
+@pytest.mark.parametrize("lie", [-1.0, float("nan"), float("inf")])
+def test_what_cannot_be_a_duration_changes_nothing(lie: float) -> None:
+    assert Durations(60.0).seen(lie) == Durations(60.0)
+
+
+def test_a_stated_duration_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="a duration of nan s cannot be"):
+        Durations(float("nan"))
