@@ -183,7 +183,7 @@ def _notes(
     notes = [] if bound is None else [bound]
     if seen.forecast is None:
         notes.append(Reason.NO_FORECAST)
-    elif policy.forecast_model and seen.forecast.model != policy.forecast_model:
+    elif seen.forecast.trouble or seen.forecast.model != (policy.forecast_model or seen.forecast.model):
         notes.append(Reason.FALLBACK_FORECAST)
     if seen.pool.failures > state.pool_failures:
         notes.append(Reason.WORKERS_LOST)
@@ -193,7 +193,8 @@ def _notes(
 
 
 def _numbers(seen: Observation, sizing: Sizing, capacity: Capacity, planned: int) -> dict[str, float]:
-    traffic = seen.traffic
+    traffic, ahead = seen.traffic, seen.forecast
+    scored = {} if ahead is None or ahead.score is None else {"forecast_score": ahead.score}
     return {
         "rate_per_s": traffic.rate_per_s,
         "trained_per_s": traffic.trained_per_s,
@@ -201,6 +202,7 @@ def _numbers(seen: Observation, sizing: Sizing, capacity: Capacity, planned: int
         "lag_s": traffic.lag_s,
         "capacity_ready_per_s": capacity.samples_per_s(seen.pool.ready),
         "capacity_planned_per_s": capacity.samples_per_s(planned),
+        **scored,
         **sizing.numbers,
     }
 

@@ -27,7 +27,7 @@ from services.controller.publisher import Publisher
 from services.controller.readiness import Readiness
 from services.controller.retirement import retire
 from services.controller.showcase import Showcase
-from services.controller.snapshot import JobSnapshot, ModelScore
+from services.controller.snapshot import JobSnapshot, ModelScore, TrainingView
 from services.settings import JobSettings, Settings
 from services.store.job_record import JobRecord
 from services.store.jobs import JobStore
@@ -73,6 +73,10 @@ class Wiring(Protocol):
 
     def scores(self, name: str) -> tuple[ModelScore, ...]:
         """How good each model of the job's forecast has been; none when nobody tells."""
+        ...
+
+    def training(self, name: str) -> TrainingView | None:
+        """How training of the job's forecasting models stands; None where nothing is trained."""
         ...
 
     async def forget(self, name: str) -> None:

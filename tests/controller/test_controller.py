@@ -15,7 +15,7 @@ from services.control.types import PoolState
 from services.controller import controller as controller_module
 from services.controller.controller import Controller
 from services.controller.desk import Caller
-from services.controller.snapshot import ModelScore
+from services.controller.snapshot import ModelScore, TrainingView
 from services.settings import JobSettings, Settings
 from services.settings.job import MeterSettings, SloSettings
 from services.store.jobs import MemoryJobs
@@ -60,6 +60,9 @@ class FakeWiring:
 
     def scores(self, name: str) -> tuple[ModelScore, ...]:
         return ()
+
+    def training(self, name: str) -> TrainingView | None:
+        return None
 
     async def forget(self, name: str) -> None:
         self.forgotten.append(name)

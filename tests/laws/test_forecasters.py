@@ -18,7 +18,8 @@ from forecasting.history import Rates, TrafficHistory
 from forecasting.last_value import LastValue, MeanAndMax
 from forecasting.learned import FleetModel, lessons_from
 from forecasting.network import spec_named
-from forecasting.network_training import Effort, train_network
+from forecasting.network_lessons import Effort
+from forecasting.network_training import train_network
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import train_regression
 from forecasting.seasonal import SeasonalNaive
