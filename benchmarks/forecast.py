@@ -60,7 +60,7 @@ def run_trace(history: TrafficHistory, *, also: tuple[str, ...], train_cpu_s: fl
         models=(*served, *also),
         served=served,
         network_cpu_s=train_cpu_s,
-        steps=600 if train_cpu_s <= 90 else 20_000,
+        steps=1500 if train_cpu_s <= 90 else 20_000,
     )
     tested = run_backtest(history, plan, lambda _stage, _share: None)
     return {"step_s": history.step_s, **summary_of(tested)}

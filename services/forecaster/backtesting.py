@@ -40,7 +40,7 @@ class BacktestPlan:
     """Trained models by name; all that are installed when empty."""
     served: tuple[str, ...] | None = None
     """Which of them the selector may use; all when None."""
-    steps: int = 600
+    steps: int = 1500
     """Of training a network."""
     network_cpu_s: float = 60.0
     calendar: Calendar = field(default_factory=Calendar)

@@ -11,6 +11,7 @@ from pathlib import Path
 from forecasting.calendar import Calendar
 from forecasting.selector import Score
 from services.control.ports import ForecastSource
+from services.forecaster.lesson import CHEAP
 from services.forecaster.light import LightForecasts
 from services.forecaster.served import ForecastStatus, ServedForecasts, ServingOptions
 from services.settings.job import ForecastSettings
@@ -73,7 +74,7 @@ def options_of(settings: ForecastSettings) -> ServingOptions:
     network = settings.model.lower()
     return ServingOptions(
         network="" if network == NO_NETWORK else network,
-        beside=tuple(settings.beside),
+        beside=CHEAP if settings.beside is None else tuple(settings.beside),
         budget_cpu_s=settings.train_cpu_s,
         retrain_s=settings.retrain_s,
         calendar=Calendar(frozenset(settings.holidays), settings.timezone),

@@ -49,7 +49,7 @@ class TrainingRequest:
     """Cheap models trained beside it."""
     calendar: Calendar = field(default_factory=Calendar)
     budget_cpu_s: float = 90.0
-    steps: int = 1000
+    steps: int = 1500
     seed: int = 0
 
 

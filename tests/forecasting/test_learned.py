@@ -16,7 +16,7 @@ from forecasting.evaluation import pinball
 from forecasting.exported import ExportedNetwork
 from forecasting.features import describe, targets_of
 from forecasting.fleet import Trained
-from forecasting.heavy import MissingPackage, heavy, installed
+from forecasting.heavy import MissingPackage, heavy
 from forecasting.history import Rates
 from forecasting.last_value import LastValue
 from forecasting.learned import lessons_from
@@ -29,15 +29,8 @@ from forecasting.regression import Regression, train_regression
 from forecasting.selector import UPPER
 from forecasting.torch_network import runnable
 from forecasting.voices import said_by_learned, said_by_light
+from tests.forecasting.extras import needs_lightgbm, needs_torch
 from tests.forecasting.worlds import DAY, GRID, history, lessons, regression, rhythm, untrained_patchtst
-
-needs_torch = pytest.mark.skipif(
-    not (installed("torch") and installed("neuralforecast")),
-    reason="needs torch and neuralforecast; install with: pip install 'penstock[forecast]'",
-)
-needs_lightgbm = pytest.mark.skipif(
-    not installed("lightgbm"), reason="needs lightgbm; install with: pip install 'penstock[boosting]'"
-)
 
 
 @settings(max_examples=25, deadline=None)
