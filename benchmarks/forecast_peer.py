@@ -18,7 +18,10 @@ def measure_peer() -> dict[str, Any]:
         return {}
     heavy("torch").set_num_threads(1)
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    spec, quiet = spec_named("patchtst"), {"enable_progress_bar": False, "logger": False}
+    spec, quiet = (
+        spec_named("patchtst"),
+        {"enable_progress_bar": False, "enable_model_summary": False, "logger": False},
+    )
     network = heavy("neuralforecast.models").PatchTST(
         h=spec.positions(GRID),
         input_size=spec.inputs,
