@@ -82,8 +82,8 @@ bench-simulator-speed: install ## How fast the simulator is against plain Python
 	$(BIN)/python -m benchmarks.simulator_speed $(ARGS)
 
 .PHONY: bench-forecast
-bench-forecast: install ## Score every forecaster on all traces (PENSTOCK_TRACES).
-	$(BIN)/python -m benchmarks.forecast $(ARGS)
+bench-forecast: $(FORECAST_VENV)/.installed ## Score every forecaster on all traces (PENSTOCK_TRACES).
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(FORECAST_VENV)/bin/python -m benchmarks.forecast $(ARGS)
 
 .PHONY: bench-api
 bench-api: install ## Latency of the API under load, while ticks stay on time.
