@@ -34,10 +34,28 @@ demo: install ## Run the whole loop on embedded Kafka and Redis.
 # Most of the long tests wait for processes rather than compute: one more worker than two cores pays.
 WORKERS ?= 3
 
+# Small matrices and as many workers as cores: threads of BLAS would only wait for one another.
+test test-forecast: export OPENBLAS_NUM_THREADS = 1
+test test-forecast: export OMP_NUM_THREADS = 1
+
 .PHONY: test
 test: $(VENV)/.installed-dev ## Run all tests.
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore tests/web $(ARGS)
 	$(BIN)/pytest tests/web # apart: the browser's driver keeps an event loop running, where others want their own
+
+# Apart from .venv: whoever runs `make test` need not download gigabytes, and tests without them stay honest.
+FORECAST_VENV := .venv-forecast
+
+$(FORECAST_VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+	@echo "Installing torch, neuralforecast and LightGBM: some 6 GB on Linux, a few minutes."
+	$(PYTHON) -m venv $(FORECAST_VENV)
+	$(FORECAST_VENV)/bin/pip install --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev,forecast,boosting]'
+	@touch $@
+
+.PHONY: test-forecast
+test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, neuralforecast or LightGBM; a skip fails.
+	CI=true $(FORECAST_VENV)/bin/pytest -m forecast_extras --allowed-skips /dev/null \
+	  tests/forecasting tests/laws $(ARGS)
 
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.
@@ -64,8 +82,8 @@ bench-simulator-speed: install ## How fast the simulator is against plain Python
 	$(BIN)/python -m benchmarks.simulator_speed $(ARGS)
 
 .PHONY: bench-forecast
-bench-forecast: install ## Score every forecaster on all traces (PENSTOCK_TRACES).
-	$(BIN)/python -m benchmarks.forecast $(ARGS)
+bench-forecast: $(FORECAST_VENV)/.installed ## Score every forecaster on all traces (PENSTOCK_TRACES).
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(FORECAST_VENV)/bin/python -m benchmarks.forecast $(ARGS)
 
 .PHONY: bench-planner
 bench-planner: install ## The planner's speed; ARGS=--frontier also runs it against HPA.
@@ -95,4 +113,4 @@ lock: ## Write the versions of a fresh install to the constraints file.
 
 .PHONY: clean
 clean: ## Remove what make made.
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FORECAST_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

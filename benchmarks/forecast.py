@@ -7,7 +7,7 @@ Seq2Seq with attention are trained and scored beside them. Figures go to
 taken up again (`--again` starts over).
 
     python -m benchmarks.forecast                         # all traces, default models
-    python -m benchmarks.forecast --also nhits --also seq2seq
+    python -m benchmarks.forecast --every                 # NHITS, Seq2Seq and FEDformer too
     python -m benchmarks.forecast --also fedformer --train-cpu-s 600   # to convergence
 """
 
@@ -31,6 +31,8 @@ from services.forecaster.trace import read_trace
 
 RESULTS = Path(__file__).parent / "results" / "forecast.json"
 SHARED = Path("../shared/data/traces")
+COMPARED = ("nhits", "seq2seq", "fedformer")
+"""Networks that are scored beside what is served."""
 
 
 def histories_at_hand() -> dict[str, TrafficHistory]:
@@ -60,7 +62,7 @@ def run_trace(history: TrafficHistory, *, also: tuple[str, ...], train_cpu_s: fl
         models=(*served, *also),
         served=served,
         network_cpu_s=train_cpu_s,
-        steps=600 if train_cpu_s <= 90 else 20_000,
+        steps=1500 if train_cpu_s <= 90 else 20_000,
     )
     tested = run_backtest(history, plan, lambda _stage, _share: None)
     return {"step_s": history.step_s, **summary_of(tested)}
@@ -109,16 +111,18 @@ def main() -> None:
     parser.add_argument(
         "--also", action="append", default=[], help="A network to score beside what is served."
     )
+    parser.add_argument("--every", action="store_true", help=f"Also {', '.join(COMPARED)}.")
     parser.add_argument("--train-cpu-s", type=float, default=60.0, help="CPU-seconds for each network.")
     parser.add_argument("--again", action="store_true", help="Do not take up an earlier run.")
     parser.add_argument("--no-cost", action="store_true", help="Do not measure retraining and serving.")
     options = parser.parse_args()
+    also = tuple(dict.fromkeys([*options.also, *(COMPARED if options.every else ())]))
     results: dict[str, Any] = {"traces": {}}
     if RESULTS.exists() and not options.again:
         results = json.loads(RESULTS.read_text(encoding="utf-8"))
     for name, history in histories_at_hand().items():
         known = results["traces"].get(name, {}).get("models", {})
-        missing = tuple(model for model in options.also if model not in known)
+        missing = tuple(model for model in also if model not in known)
         if (options.trace and name not in options.trace) or (known and not missing):
             continue
         fresh = run_trace(history, also=missing, train_cpu_s=options.train_cpu_s)

@@ -14,13 +14,13 @@ import numpy as np
 from forecasting.batch import batch_at
 from forecasting.calendar import Calendar
 from forecasting.features import targets_of
-from forecasting.fleet import light_models, said_by_learned, said_by_light
 from forecasting.forecast import LEVELS
 from forecasting.grid import KINDS, Grid
 from forecasting.history import Rates, TrafficHistory
 from forecasting.learned import FleetModel
 from forecasting.residuals import Indices
 from forecasting.selector import MEDIAN, UPPER, Selector
+from forecasting.voices import light_models, said_by_learned, said_by_light
 
 SERVED = "served"
 LEADS_UNITS = (3, 10, 30, 60)

@@ -6,70 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from forecasting.batch import Batch, batch_of
 from forecasting.calendar import Calendar
 from forecasting.errors import NotEnoughHistory
-from forecasting.features import describe
 from forecasting.forecast import LEVELS, Forecast, steps_in
-from forecasting.forecaster import Forecaster
 from forecasting.grid import PEAK, RATE, Grid
 from forecasting.history import Rates, TrafficHistory
-from forecasting.last_value import LastValue, MeanAndMax
 from forecasting.learned import FleetModel
-from forecasting.seasonal import SeasonalNaive
+from forecasting.rehearsal import rehearse
 from forecasting.selector import Score, Selector
+from forecasting.voices import Said, light_models, said_by_learned, said_by_light
 
-Said = dict[str, Rates]
-"""By model: (KINDS, leads, LEVELS)."""
-
-
-def light_models(grid: Grid) -> tuple[Forecaster, ...]:
-    """Models that need no training, their windows in the grid's units."""
-    window_s = 30 * grid.unit_s
-    return (
-        LastValue(),
-        MeanAndMax(window_s=window_s),
-        SeasonalNaive(season_s=grid.season_s, level_s=window_s),
-    )
-
-
-def said_by_light(models: Sequence[Forecaster], history: TrafficHistory, grid: Grid) -> Said:
-    """What each light model says of one topic; one without enough history is silent."""
-    said: Said = {}
-    for model in models:
-        try:
-            ahead = model.forecast(history, horizon_s=grid.horizon_s)
-        except NotEnoughHistory:
-            continue
-        peaks = ahead.paths if ahead.peaks is None else ahead.peaks
-        said[model.name] = np.stack([ahead.paths[:, grid.leads].T, peaks[:, grid.leads].T])
-    return said
-
-
-def said_by_learned(models: Sequence[FleetModel], batch: Batch, calendar: Calendar) -> dict[str, Rates]:
-    """By model (rows, KINDS, leads, LEVELS); NaN in rows with too little history or no sound answer."""
-    if not models or not len(batch):
-        return {}
-    features = describe(batch, calendar)
-    still = _unmoved(batch)
-    said = {}
-    for model in models:
-        answers = model.quantiles(batch, features)
-        # What has not moved for a season stays, whatever other traffic taught the model.
-        answers[still] = features.level.now[still][:, None, None, None]
-        unsound = (batch.known < model.needs) | ~np.isfinite(answers).all(axis=(1, 2, 3))
-        answers[unsound] = np.nan
-        said[model.name] = answers
-    return said
-
-
-def _unmoved(batch: Batch) -> NDArray[np.bool_]:
-    season = batch.grid.season
-    mean = batch.mean(-season, 0)
-    moved = batch.roughness(season) > 1e-9 * mean
-    return ~moved & (batch.known >= season)
+REHEARSED_A_STEP = 4
+"""Topics that are rehearsed in one step: a second or so for all, in the background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +63,7 @@ def as_forecast(
     data_age_s: float,
     score: float | None = None,
     shares: Mapping[str, float] | None = None,
+    trouble: str = "",
     steps: int | None = None,
 ) -> Forecast:
     """Paths over all bins from quantiles at the leads; what lies between is interpolated."""
@@ -131,6 +82,7 @@ def as_forecast(
         data_age_s=data_age_s,
         score=score,
         shares=shares or {},
+        trouble=trouble,
     )
 
 
@@ -141,27 +93,37 @@ class Fleet:
     grid: Grid
     learned: tuple[FleetModel, ...] = ()
     calendar: Calendar = field(default_factory=Calendar)
+    rehearses: bool = False
+    """Whether newcomers are scored on the last season first; only where training held that out."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """By model: what it raised in the last step."""
     _selectors: dict[str, Selector] = field(default_factory=dict)
+    _rehearsed: set[str] = field(default_factory=set)
+    """Topics whose models have been scored on the season before they were first asked."""
 
     def with_learned(self, learned: Sequence[FleetModel]) -> Fleet:
         """The same topics with other models; what is known of the light models is kept.
 
-        A model of the same name but new weights starts with the scores of the old one:
-        it was accepted because it did better, and its own scores soon outweigh them.
+        A model of the same name but new weights starts with the scores of the old one,
+        until it has been rehearsed on the last season.
         """
         models = self._names(learned)
         selectors = {topic: selector.renamed(models) for topic, selector in self._selectors.items()}
-        return replace(self, learned=tuple(learned), _selectors=selectors)
+        return replace(self, learned=tuple(learned), faults={}, _selectors=selectors, _rehearsed=set())
 
     def _names(self, learned: Sequence[FleetModel]) -> tuple[str, ...]:
         trained = tuple(model.name for model in learned)
         return trained + tuple(model.name for model in light_models(self.grid))
 
     def forecast(self, histories: Mapping[str, TrafficHistory]) -> dict[str, Forecast]:
-        """One step: score what was said before, ask all models, mix. Topics never measured are left out."""
+        """One step: score what was said before, ask all models, mix. Topics never measured are left out.
+
+        A model that raises is left out, and the forecasts say so.
+        """
         speaking = {topic: history for topic, history in histories.items() if history.known}
         batch = batch_of(self.grid, list(speaking.values())) if speaking else None
-        learned = {} if batch is None else said_by_learned(self.learned, batch, self.calendar)
+        learned = {} if batch is None else self._said_by_learned(batch)
+        self._rehearse(speaking)
         light = light_models(self.grid)
         served = {}
         for row, (topic, history) in enumerate(speaking.items()):
@@ -169,10 +131,27 @@ class Fleet:
             said |= {name: answers[row] for name, answers in learned.items()}
             served[topic] = self._serve(topic, history, said)
         for gone in self._selectors.keys() - histories.keys():
-            del self._selectors[
-                gone
-            ]  # a topic that returns starts afresh: its old scores are of another life
+            # A topic that returns starts afresh: its old scores are of another life.
+            del self._selectors[gone]
+            self._rehearsed.discard(gone)
         return served
+
+    def _said_by_learned(self, batch: Batch) -> dict[str, Rates]:
+        broken: dict[str, str] = {}
+        said = said_by_learned(self.learned, batch, self.calendar, broken=broken)
+        self.faults = broken
+        return said
+
+    def _rehearse(self, histories: Mapping[str, TrafficHistory]) -> None:
+        """Score the models of a few topics on their last season: nobody starts without a record."""
+        waiting = [topic for topic in histories if self.rehearses and topic not in self._rehearsed]
+        sound = [model for model in self.learned if model.name not in self.faults]
+        for topic in waiting[:REHEARSED_A_STEP]:
+            self._rehearsed.add(topic)
+            fresh = Selector(self.grid, self._names(self.learned))
+            rehearse(fresh, histories[topic], sound, self.calendar)
+            before = self._selectors.get(topic)
+            self._selectors[topic] = fresh if before is None else fresh.succeeding(before)
 
     def _serve(self, topic: str, history: TrafficHistory, said: Said) -> Forecast:
         selector = self._selectors.setdefault(topic, Selector(self.grid, self._names(self.learned)))
@@ -187,6 +166,7 @@ class Fleet:
             data_age_s=age * self.grid.step_s,
             score=selector.served_loss,
             shares=selector.shares,
+            trouble="; ".join(f"{model} failed ({why})" for model, why in self.faults.items()),
         )
 
     def scores(self, topic: str) -> tuple[Score, ...]:

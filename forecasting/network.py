@@ -45,6 +45,10 @@ class NetworkSpec:
     """Whether hour, day off and holiday are given for every bin read and to come."""
     options: tuple[tuple[str, Any], ...] = ()
     """Passed to the architecture."""
+    batch: int = 192
+    """Rows of a training step."""
+    learning_rate: float = 2e-3
+    """At its highest, after the warm-up."""
 
     @property
     def name(self) -> str:
@@ -69,6 +73,9 @@ SPECS: Mapping[str, NetworkSpec] = {
     "patchtst": NetworkSpec(
         "PatchTST",
         seasonal=True,
+        # Small steps and many of them: numpy pays little for a step as such.
+        batch=64,
+        learning_rate=6e-3,
         options=(
             ("patch_len", PATCH),
             ("stride", PATCH),

@@ -21,6 +21,9 @@ from forecasting.network import NetworkSpec, Weights, inputs_of, read_positions
 
 Array = NDArray[np.float32]
 
+LAYER = "model.backbone.encoder.layers.{}."
+"""Where the weights of a layer are."""
+EPSILON = np.float32(1e-5)
 _ROWS = 256
 """Rows at a time: what they need stays in the cache."""
 
@@ -52,24 +55,17 @@ class PatchTst:
         return np.concatenate(pieces)
 
     def _answer(self, inputs: Array) -> Array:
-        last = inputs[:, -1:]
-        deviation = np.sqrt(inputs.var(axis=1, keepdims=True) + np.float32(1e-5))
-        hidden = self._embedded((inputs - last) / deviation)
+        scaled, last, deviation = scaled_of(inputs)
+        hidden = self._linear(patches_of(scaled, self.spec), "model.backbone.W_P")
+        hidden = hidden + self.weights["model.backbone.W_pos"]
         scores: Array | None = None
         layers = sum(name.endswith("self_attn.W_Q.weight") for name in self.weights)
         for layer in range(layers):
-            hidden, scores = self._encoded(hidden, scores, f"model.backbone.encoder.layers.{layer}.")
+            hidden, scores = self._encoded(hidden, scores, LAYER.format(layer))
         rows = len(inputs)
         flat = hidden.transpose(0, 2, 1).reshape(rows, -1)  # the head reads (hidden, patches)
         answer = self._linear(flat, "model.head.linear")
         return np.asarray(answer * deviation + last).reshape(rows, -1, len(LEVELS))
-
-    def _embedded(self, scaled: Array) -> Array:
-        options = dict(self.spec.options)
-        length, stride = int(options["patch_len"]), int(options["stride"])
-        padded = np.concatenate([scaled, np.repeat(scaled[:, -1:], stride, axis=1)], axis=1)
-        patches = np.lib.stride_tricks.sliding_window_view(padded, length, axis=1)[:, ::stride]
-        return self._linear(patches, "model.backbone.W_P") + self.weights["model.backbone.W_pos"]
 
     def _encoded(self, hidden: Array, before: Array | None, at: str) -> tuple[Array, Array]:
         attended, scores = self._attention(hidden, before, at + "self_attn.")
@@ -101,8 +97,21 @@ class PatchTst:
 
     def _normed(self, hidden: Array, name: str) -> Array:
         """Batch normalisation by the statistics of training: a scale and a shift."""
-        scale = self.weights[name + ".weight"] / np.sqrt(
-            self.weights[name + ".running_var"] + np.float32(1e-5)
-        )
+        scale = self.weights[name + ".weight"] / np.sqrt(self.weights[name + ".running_var"] + EPSILON)
         shift = self.weights[name + ".bias"] - self.weights[name + ".running_mean"] * scale
         return np.asarray(hidden * scale + shift)
+
+
+def scaled_of(inputs: Array) -> tuple[Array, Array, Array]:
+    """Each row less its last value, over its deviation; and both."""
+    last = inputs[:, -1:]
+    deviation = np.sqrt(inputs.var(axis=1, keepdims=True) + EPSILON)
+    return (inputs - last) / deviation, last, deviation
+
+
+def patches_of(scaled: Array, spec: NetworkSpec) -> Array:
+    """(rows, patches, patch length); the last value is repeated for one stride, as the original does."""
+    options = dict(spec.options)
+    length, stride = int(options["patch_len"]), int(options["stride"])
+    padded = np.concatenate([scaled, np.repeat(scaled[:, -1:], stride, axis=1)], axis=1)
+    return np.lib.stride_tricks.sliding_window_view(padded, length, axis=1)[:, ::stride]

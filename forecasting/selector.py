@@ -86,6 +86,13 @@ class Selector:
             other.leader = self.leader
         return other
 
+    def succeeding(self, before: Selector) -> Selector:
+        """This one, with what the one before had learned of how far served quantiles are off."""
+        self.calibration = before.calibration
+        if before._served_came > 0:
+            self._served_loss, self._served_came = before._served_loss, before._served_came
+        return self
+
     def _sums(self) -> tuple[Rates, ...]:
         return self._loss, self._scored, self._covered, self._bias, self._came
 

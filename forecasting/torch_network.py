@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from forecasting.batch import Batch
 from forecasting.calendar import Calendar
 from forecasting.features import Features
@@ -14,7 +12,8 @@ from forecasting.grid import Grid
 from forecasting.heavy import heavy
 from forecasting.learned import FleetModel, Quantiles, in_order
 from forecasting.network import calendar_of, inputs_of, read_positions
-from forecasting.network_training import TrainedNetwork, answers_of, build_module
+from forecasting.network_lessons import TrainedNetwork
+from forecasting.network_training import answers_of, build_module
 from forecasting.patchtst import PatchTst
 
 
@@ -33,10 +32,9 @@ class TorchNetwork:
 
     def quantiles(self, batch: Batch, features: Features) -> Quantiles:
         """(rows, KINDS, leads, LEVELS)"""
-        torch, spec = heavy("torch"), self.trained.spec
-        inputs = torch.from_numpy(inputs_of(batch, features.level, spec))
-        times = torch.from_numpy(calendar_of(batch, self.calendar, spec)) if spec.calendar else None
-        answers = answers_of(self.module, inputs, times, np.arange(len(batch)))
+        spec = self.trained.spec
+        times = calendar_of(batch, self.calendar, spec) if spec.calendar else None
+        answers = answers_of(self.module, inputs_of(batch, features.level, spec), times)
         logs = read_positions(answers, spec, batch.grid)
         return in_order(features.level.to_rates(logs + self.trained.offsets))
 

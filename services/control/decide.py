@@ -237,7 +237,7 @@ def _notes(
         notes.append(Reason.DEGRADED_METER)
     if seen.forecast is None:
         notes.append(Reason.NO_FORECAST)
-    elif policy.forecast_model and seen.forecast.model != policy.forecast_model:
+    elif seen.forecast.trouble or seen.forecast.model != (policy.forecast_model or seen.forecast.model):
         notes.append(Reason.FALLBACK_FORECAST)
     if seen.pool.failures > state.pool_failures:
         notes.append(Reason.WORKERS_LOST)
@@ -257,8 +257,9 @@ def _capacity_notes(capacity: LearnedCapacity, planned: int, limits: Limits) -> 
 def _numbers(
     seen: Observation, sizing: Sizing, capacity: LearnedCapacity, pool: PoolMemory, planned: int
 ) -> dict[str, float]:
-    traffic = seen.traffic
+    traffic, ahead = seen.traffic, seen.forecast
     late = {} if traffic.late_share is None else {"late_share_measured": traffic.late_share}
+    scored = {} if ahead is None or ahead.score is None else {"forecast_score": ahead.score}
     return {
         "rate_per_s": traffic.rate_per_s,
         "trained_per_s": traffic.trained_per_s,
@@ -271,6 +272,7 @@ def _numbers(
         "capacity_reach": float(capacity.reach),
         "lead_time_s": lead_time_s(pool, seen.at_s),
         "pause_s": pool.pause_s,
+        **scored,
         **sizing.numbers,
     }
 

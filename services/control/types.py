@@ -187,7 +187,9 @@ class Policy:
     mode: Mode = Mode.ACT
     shuffle: Shuffle = Shuffle.LEASES
     forecast_model: str = ""
-    """First model of the forecast chain; another one in its place is a fallback worth telling."""
+    """First model of the forecast chain; another one in its place is a fallback worth telling.
+
+    Empty where models are mixed: then the forecast itself tells when something is wrong with it."""
     paused: bool = False
     """The pool is left as it is; the rule goes on thinking, so that it can be compared."""
     override: Override | None = None

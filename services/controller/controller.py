@@ -29,7 +29,7 @@ from services.controller.publisher import Publisher
 from services.controller.readiness import Readiness
 from services.controller.retirement import retire
 from services.controller.showcase import Showcase
-from services.controller.snapshot import JobSnapshot, ModelScore
+from services.controller.snapshot import JobSnapshot, ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.store.job_record import JobRecord
@@ -88,6 +88,10 @@ class Wiring(Protocol):
 
     def take_over(self, name: str, job: JobSettings) -> None:
         """The settings of an open job changed in a way that needs no new ports."""
+        ...
+
+    def training(self, name: str) -> TrainingView | None:
+        """How training of the job's forecasting models stands; None where nothing is trained."""
         ...
 
     async def forget(self, name: str) -> None:

@@ -64,7 +64,7 @@ class Journal:
         elif earlier and not trouble:
             log.info("job_recovered", job=tick.job, was=earlier)
         if tick.error is None and tick.decision is not None:
-            self._log_decision(tick.decision)
+            self._log_decision(tick.decision, tick.seen)
 
     def _log_leadership(self, tick: Tick, before: Tick | None) -> None:
         if tick.following and (before is None or not before.following):
@@ -72,7 +72,7 @@ class Journal:
         elif not tick.following and before is not None and before.following:
             log.info("leading", job=tick.job)
 
-    def _log_decision(self, decision: Decision) -> None:
+    def _log_decision(self, decision: Decision, seen: Observation | None) -> None:
         if Reason.WORKERS_LOST in decision.notes:
             log.warning("workers_lost", job=decision.job, decision=decision.id, ready=decision.ready)
         if decision.resize is not None:
@@ -84,4 +84,5 @@ class Journal:
                 requested=decision.requested,
                 ready=decision.ready,
                 reason=decision.reason.value,
+                forecast=seen.forecast.model if seen and seen.forecast else "",
             )

@@ -29,6 +29,12 @@ class Metrics:
         self.forecast_peak = gauge(
             "forecast_peak_samples_per_second", "Highest forecast rate within the horizon.", "quantile"
         )
+        self.forecast_score = gauge(
+            "forecast_score", "Pinball loss at 0.95 of the forecasts served lately, over the mean rate."
+        )
+        self.forecast_trouble = gauge(
+            "forecast_trouble", "1 while a simpler forecast stands in for the one that was asked for."
+        )
         self.workers = gauge("workers", "Workers of the pool by phase.", "phase")
         self.workers_planned = gauge("workers_planned", "Workers that the policy wants.")
         self.workers_requested = gauge("workers_requested", "Workers that the platform was asked for.")
@@ -83,6 +89,9 @@ class Metrics:
             for level in (0.5, 0.95):
                 peak = float(seen.forecast.path(level).max())
                 self.forecast_peak.labels(job, f"{level:g}").set(peak)
+            self.forecast_trouble.labels(job).set(1 if seen.forecast.trouble else 0)
+            if seen.forecast.score is not None:
+                self.forecast_score.labels(job).set(seen.forecast.score)
 
     def _decided(self, decision: Decision) -> None:
         joined = {"decision": decision.id}

@@ -14,7 +14,7 @@ from services.control.types import Shuffle
 from services.controller.book import JobBook
 from services.controller.hindsight import Hindsight
 from services.controller.journal import Journal
-from services.controller.snapshot import JobSnapshot, ModelScore, QualityView
+from services.controller.snapshot import JobSnapshot, ModelScore, QualityView, TrainingView
 from services.store.snapshots import SnapshotStore
 from shuffler.lease import Progress
 
@@ -35,6 +35,8 @@ class Sources(Protocol):
     async def progress(self, name: str) -> Progress: ...
 
     def scores(self, name: str) -> tuple[ModelScore, ...]: ...
+
+    def training(self, name: str) -> TrainingView | None: ...
 
 
 class Showcase:
@@ -87,6 +89,7 @@ class Showcase:
             record.settings,
             said=hindsight.until(status.tick.at_s) if hindsight else (),
             scores=self._sources.scores(job),
+            training=self._sources.training(job),
             quality=await self._quality_of(job, status.tick.at_s),
         )
         self._made[job] = (status.tick, snapshot)

@@ -12,9 +12,11 @@ from estimator.lead_time import Failures
 from estimator.throughput import Bottleneck, Confidence
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
+from forecasting.selector import Score
 from services.control.types import Decision, Observation, Reason, WorkerPhase
 from services.controller.hindsight import Said
 from services.controller.journal import JobStatus
+from services.forecaster.served import ForecastStatus
 from services.settings import JobSettings
 
 POINTS_MAX = 480
@@ -149,8 +151,56 @@ class ModelScore(View):
     """Pinball loss at the 0.95 quantile over the mean rate; less is better."""
     coverage: float | None = None
     """Share of what came that lay below its 0.95 quantile."""
+    peak_bias: float | None = None
+    """Mean of (median forecast - came) / came, over peaks."""
     weight: float | None = None
     """Its share in the forecast served."""
+
+    @classmethod
+    def of(cls, score: Score) -> Self:
+        """The same, as a document."""
+        return cls(
+            model=score.model,
+            loss=score.loss,
+            coverage=score.coverage,
+            peak_bias=score.peak_bias,
+            weight=score.weight,
+        )
+
+
+class TrainingView(View):
+    """How training of the forecasting models stands."""
+
+    version: str
+    """Of the trained models in force; empty before the first."""
+    models: list[str]
+    """Trained models in force."""
+    phase: str
+    """`idle`, `running`, `done` or `failed`; the models in force stay when it failed."""
+    stage: str
+    share: float
+    """Of the CPU budget of the training under way."""
+    rejected: list[str]
+    """Models of the last training that lost to the light ones on the last season."""
+    fault: str
+    """What went wrong last; empty when all is well."""
+    advice: str
+    """What is missing for the network that was asked for, and how to get it."""
+
+    @classmethod
+    def of(cls, status: ForecastStatus) -> Self:
+        """The same, as a document."""
+        training = status.training
+        return cls(
+            version=status.version,
+            models=list(status.models),
+            phase=training.phase.value,
+            stage=training.stage,
+            share=training.share,
+            rejected=list(training.rejected),
+            fault=status.fault,
+            advice=status.advice,
+        )
 
 
 class ForecastView(View):
@@ -165,12 +215,20 @@ class ForecastView(View):
     """Live score of what was served: pinball loss at 0.95 over the mean rate; null before it is known."""
     scores: list[ModelScore]
     """Of every model that competes, where the forecaster tells."""
+    training: TrainingView | None = None
+    """Null where a light model was asked for alone."""
     trouble: str
     said: list[SaidView]
     """What was forecast for times that have come, a lead time before each."""
 
     @classmethod
-    def of(cls, forecast: Forecast, said: tuple[Said, ...], scores: tuple[ModelScore, ...]) -> Self:
+    def of(
+        cls,
+        forecast: Forecast,
+        said: tuple[Said, ...],
+        scores: tuple[ModelScore, ...],
+        training: TrainingView | None = None,
+    ) -> Self:
         """The forecast in force."""
         return cls(
             issued_at_s=forecast.issued_at_s,
@@ -179,6 +237,7 @@ class ForecastView(View):
             paths={f"{level:g}": forecast.path(level).tolist() for level in forecast.levels},
             score=forecast.score,
             scores=list(scores),
+            training=training,
             trouble=forecast.trouble,
             said=[SaidView.of(one) for one in said],
         )
@@ -358,6 +417,7 @@ class JobSnapshot(View):
         *,
         said: tuple[Said, ...] = (),
         scores: tuple[ModelScore, ...] = (),
+        training: TrainingView | None = None,
         quality: QualityView | None = None,
     ) -> Self:
         """From the latest ticks of this controller."""
@@ -370,7 +430,9 @@ class JobSnapshot(View):
             ready=seen.pool.ready if seen else None,
             plan=DecisionView.of(decision) if decision else None,
             traffic=TrafficView.of(seen, span_s=2 * settings.forecast.season_s) if seen else None,
-            forecast=ForecastView.of(seen.forecast, said, scores) if seen and seen.forecast else None,
+            forecast=ForecastView.of(seen.forecast, said, scores, training)
+            if seen and seen.forecast
+            else None,
             throughput=ThroughputView.of(seen, decision, settings) if seen and decision else None,
             workers=workers_of(status),
             quality=quality,

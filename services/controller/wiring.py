@@ -17,8 +17,8 @@ from services.control.errors import StateUnavailable
 from services.control.loop import Ports
 from services.controller.metering import Metering
 from services.controller.pools import open_pool
-from services.controller.snapshot import ModelScore
-from services.forecaster.light import LightForecasts
+from services.controller.snapshot import ModelScore, TrainingView
+from services.forecaster.fleets import ForecastFleets
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.store.connect import asking, connect, connect_sync
@@ -68,6 +68,7 @@ class LiveWiring:
         self._opened: dict[str, JobSettings] = dict(settings.jobs)
         self._metering = Metering(settings, self._redis, self._keys, self._clock)
         self.leadership = RedisLeadership(self._redis, self._keys, ttl_s=settings.controller.leader_ttl_s)
+        self._forecasts = ForecastFleets(settings.controller.models_dir)
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -103,9 +104,13 @@ class LiveWiring:
             raise StateUnavailable(str(error)) from error
 
     def scores(self, name: str) -> tuple[ModelScore, ...]:
-        """None: the light models do not compete."""
-        del name
-        return ()
+        """How good each model has been on this job lately; none where a light model speaks alone."""
+        return tuple(ModelScore.of(score) for score in self._forecasts.scores(name) if score.scored > 0)
+
+    def training(self, name: str) -> TrainingView | None:
+        """How training of the job's models stands; None where nothing is trained."""
+        status = self._forecasts.status(name)
+        return None if status is None else TrainingView.of(status)
 
     async def forget(self, name: str) -> None:
         """Delete ledger, decisions, state and reports of a job. Raises StateUnavailable."""
@@ -143,11 +148,12 @@ class LiveWiring:
             pool = await stack.enter_async_context(
                 open_pool(name, job.pool, own_worker=self._own_worker(), owned=self._owned)
             )
+            forecasts = await stack.enter_async_context(self._forecasts.open(name, job.forecast))
             yield Ports(
                 clock=self._clock,
                 leadership=self.leadership,
                 meter=meter,
-                forecasts=LightForecasts(job.forecast),
+                forecasts=forecasts,
                 pool=pool,
                 telemetry=RedisReports(self._redis, self._keys, name),
                 store=self.store,

@@ -36,7 +36,14 @@ class DemoReport:
     orphans: int
     held_ticks: int
     decisions: dict[str, int]
+    forecast_model: str | None
+    """The model that led the forecasts in the end."""
+    forecast_score: float | None
+    """Pinball loss at 0.95 of what was served lately, over the mean rate."""
     forecast_models: dict[str, int]
+    """Decisions by the model that led the forecast behind them."""
+    forecast_resizes: dict[str, int]
+    """Resizes by the same."""
     minutes: float
     seed: int
 
@@ -66,7 +73,10 @@ class DemoReport:
             orphans=orphans,
             held_ticks=tally.held_ticks,
             decisions=dict(sorted(tally.reasons.items())),
+            forecast_model=tally.forecast_model,
+            forecast_score=tally.forecast_score,
             forecast_models=dict(sorted(tally.forecast_models.items())),
+            forecast_resizes=dict(sorted(tally.forecast_resizes.items())),
             minutes=minutes,
             seed=seed,
         )
@@ -90,6 +100,8 @@ class DemoReport:
             "GPU utilisation": f"{self.gpu_utilisation:.0%}",
             "resizes": f"{self.resizes} ({self.grown} up, {self.shrunk} down)",
             "workers": f"{self.workers_min} to {self.workers_max}, {self.workers_lost} lost and replaced",
+            "forecast by": ", ".join(f"{name} ({n})" for name, n in self.forecast_models.items()) or "nobody",
+            "error at 0.95": "-" if self.forecast_score is None else f"{self.forecast_score:.2%} of the rate",
             "processes left behind": f"{self.orphans}",
         }
         for name, value in rows.items():

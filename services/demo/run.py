@@ -31,6 +31,7 @@ from services.demo.scenario import JOB, Scenario
 from services.demo.servers import DemoServers, demo_servers
 from services.demo.tally import Tally
 from services.demo.traffic_process import TrafficProcess
+from services.demo.training_news import TrainingNews
 from services.demo.visit import Visit, demo_token
 from services.settings import Settings
 from services.stream.topic import Topic
@@ -93,6 +94,7 @@ class _Play:
         self._settings = settings
         self._audience = audience
         self._children = children
+        self._news = TrainingNews()
         self._traffic = TrafficProcess(
             scenario, kafka=servers.kafka, topic=servers.topic, directory=directory
         )
@@ -147,7 +149,7 @@ class _Play:
     ) -> tuple[int, Progress, float]:
         stop = _stop_on_signals()
         self._traffic.start()
-        await self._watch(running, until=lambda: self._over(stop))
+        await self._watch(wiring, running, until=lambda: self._over(stop))
         minutes = self._traffic.elapsed_s / 60.0
         await asyncio.to_thread(self._traffic.stop)
         self._audience.say("traffic has ended; training what is left")
@@ -168,7 +170,7 @@ class _Play:
             else:
                 if progress.trained + progress.lost >= produced or out_of_time():
                     return progress
-            await self._watch(running, until=_after(0.2))
+            await self._watch(wiring, running, until=_after(0.2))
 
     def _count_produced(self) -> int:
         """By Kafka's own count: the topic is ours alone, and began empty."""
@@ -181,7 +183,9 @@ class _Play:
     def _over(self, stop: asyncio.Event) -> bool:
         return stop.is_set() or self._traffic.elapsed_s >= self._scenario.minutes * 60.0
 
-    async def _watch(self, running: list[asyncio.Task[None]], *, until: Callable[[], bool]) -> None:
+    async def _watch(
+        self, wiring: LiveWiring, running: list[asyncio.Task[None]], *, until: Callable[[], bool]
+    ) -> None:
         """Wait, replacing what dies meanwhile and saying so. A controller or API that broke is raised."""
         while not until():
             for mended in (self._servers.mend, self._traffic.mend):
@@ -189,6 +193,8 @@ class _Play:
                 if event is not None:
                     log.warning("replaced", what=event)
                     self._audience.say(event)
+            for event in self._news.news(wiring.training(JOB)):
+                self._audience.say(event)
             self._children.look()
             done, _ = await asyncio.wait(running, timeout=0.2)
             for task in done:

@@ -18,7 +18,9 @@ START_S = MONDAY_S + 15 * 3600.0
 """Monday at three in the afternoon: the evening's rise lies ahead."""
 CROWD_AFTER_S = 3600.0
 PARTITIONS = 16
-HISTORY_DAYS = 7.0
+HISTORY_DAYS = 14.0
+TRAIN_CPU_S = 20.0
+"""For training the transformer, at a lower priority, on one core."""
 
 _BATCH = 64
 _STEP_MS = 128.0
@@ -51,7 +53,7 @@ class Scenario:
         return _BATCH / (_STEP_MS / 1000.0)
 
     def history(self, *, until_s: float) -> TrafficHistory:
-        """The week before the start, as if it had been played at the same speed until `until_s`."""
+        """The two weeks before the start, as if it had been played at the same speed until `until_s`."""
         past = self.shape.history(until_s=START_S, step_s=300.0, days=HISTORY_DAYS)
         return played(past, speed_up=self.speed_up, end_s=until_s)
 
@@ -76,7 +78,12 @@ class Scenario:
                 "kafka": {"bootstrap": kafka},
                 "redis": {"url": redis, "prefix": prefix},
                 "api": {"port": 0, "operations_port": 0},
-                "controller": {"tick_s": 1.0, "stale_after_s": 10.0, "leader_ttl_s": 5.0},
+                "controller": {
+                    "tick_s": 1.0,
+                    "stale_after_s": 10.0,
+                    "leader_ttl_s": 5.0,
+                    "models_dir": str(run_dir.with_name("models")),
+                },
                 "jobs": {JOB: self._job(topic, run_dir)},
             }
         )
@@ -99,8 +106,11 @@ class Scenario:
             "meter": {"window_s": 3.0},
             "forecast": {
                 "step_s": self.step_s,
-                "horizon_s": 12 * self.step_s,
+                "horizon_s": 15 * self.step_s,
                 "season_s": DAY_S / self.speed_up,
+                "beside": [],  # the transformer against light models: what a demo has time to train
+                "train_cpu_s": TRAIN_CPU_S,
+                "retrain_s": DAY_S / self.speed_up,
             },
             "shuffle": {"lease_s": 1.0, "lease_ttl_s": 5.0, "start": "earliest"},
             "pool": {"run_dir": str(run_dir), "drain_s": 10.0, "backoff_max_s": 10.0},

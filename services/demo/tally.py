@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from services.control.loop import Tick
-from services.control.types import Observation, WorkerPhase
+from services.control.types import Decision, Observation, WorkerPhase
 
 
 @dataclass(slots=True)
@@ -29,6 +29,12 @@ class Tally:
     lost_workers: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     forecast_models: dict[str, int] = field(default_factory=dict)
+    """Decisions by the model that led the forecast behind them."""
+    forecast_resizes: dict[str, int] = field(default_factory=dict)
+    """Resizes by the same."""
+    forecast_model: str | None = None
+    """The model that leads now."""
+    forecast_score: float | None = None
     _last_at_s: float | None = None
     _has_trained: bool = False
 
@@ -40,12 +46,22 @@ class Tally:
             self._observed(tick.seen)
         if tick.decision is None or tick.error is not None:
             return
+        self._forecast_used(tick.seen, tick.decision)
         reason = tick.decision.reason.value
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         if tick.decision.resize is not None:
             self.resizes += 1
             self.grown += tick.decision.planned > tick.decision.requested
             self.shrunk += tick.decision.planned < tick.decision.requested
+
+    def _forecast_used(self, seen: Observation | None, decision: Decision) -> None:
+        if seen is None or seen.forecast is None:
+            return
+        model = self.forecast_model = seen.forecast.model
+        self.forecast_score = seen.forecast.score
+        self.forecast_models[model] = self.forecast_models.get(model, 0) + 1
+        if decision.resize is not None:
+            self.forecast_resizes[model] = self.forecast_resizes.get(model, 0) + 1
 
     def _observed(self, seen: Observation) -> None:
         step_s = 0.0 if self._last_at_s is None else max(0.0, seen.at_s - self._last_at_s)
@@ -55,9 +71,6 @@ class Tally:
         self.worker_s += held * step_s
         self.accumulated_lag += seen.traffic.lag * step_s
         self.lost_workers = max(self.lost_workers, seen.pool.failures)
-        if seen.forecast is not None:
-            model = seen.forecast.model
-            self.forecast_models[model] = self.forecast_models.get(model, 0) + 1
         if ready:
             self.workers_min = ready if self.workers_min is None else min(self.workers_min, ready)
             self.workers_max = max(self.workers_max, ready)

@@ -32,7 +32,7 @@ from forecasting.exported import ExportedNetwork
 from forecasting.grid import Grid
 from forecasting.learned import FleetModel
 from forecasting.network import NetworkSpec, Weights
-from forecasting.network_training import TrainedNetwork
+from forecasting.network_lessons import TrainedNetwork
 from forecasting.patchtst import PatchTst
 from forecasting.perceptron import Perceptron
 from forecasting.regression import Regression

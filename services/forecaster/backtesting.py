@@ -16,7 +16,8 @@ from forecasting.heavy import heavy, installed
 from forecasting.history import TrafficHistory
 from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
 from forecasting.network import spec_named
-from forecasting.network_training import Effort, train_network
+from forecasting.network_lessons import Effort
+from forecasting.network_training import train_network
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import train_regression
 from forecasting.torch_network import runnable
@@ -39,7 +40,7 @@ class BacktestPlan:
     """Trained models by name; all that are installed when empty."""
     served: tuple[str, ...] | None = None
     """Which of them the selector may use; all when None."""
-    steps: int = 600
+    steps: int = 1500
     """Of training a network."""
     network_cpu_s: float = 60.0
     calendar: Calendar = field(default_factory=Calendar)
@@ -67,8 +68,7 @@ class Outcome:
 def default_models() -> tuple[str, ...]:
     """All that can be trained with what is installed."""
     boosting = ("boosting",) if installed("lightgbm") else ()
-    networks = ("patchtst",) if installed("torch") and installed("neuralforecast") else ()
-    return ("regression", "perceptron", *boosting, *networks)
+    return ("regression", "perceptron", *boosting, "patchtst")
 
 
 def grid_for(history: TrafficHistory, plan: BacktestPlan) -> Grid:
@@ -133,7 +133,8 @@ def _trained(name: str, lessons: Lessons, grid: Grid, plan: BacktestPlan, tell: 
         return train_perceptron(lessons, seed=plan.seed)
     if name == "boosting":
         return train_boosting(lessons, seed=plan.seed)
-    heavy("torch").set_num_threads(1)
+    if spec_named(name).architecture != "PatchTST":
+        heavy("torch").set_num_threads(1)
     started_s = time.process_time()
     effort = Effort(
         steps=plan.steps,

@@ -15,17 +15,18 @@ from forecasting.calendar import Calendar
 from forecasting.errors import NotEnoughHistory
 from forecasting.evaluation import pinball
 from forecasting.features import describe, targets_of
-from forecasting.fleet import light_models, said_by_light
 from forecasting.grid import Grid
-from forecasting.heavy import installed
+from forecasting.heavy import MissingPackage, installed
 from forecasting.history import Rates, TrafficHistory
 from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
 from forecasting.network import NetworkSpec, Weights, spec_named
-from forecasting.network_training import Effort, TrainedNetwork, exported, train_network
+from forecasting.network_lessons import Effort, TrainedNetwork
+from forecasting.network_training import exported, train_network
 from forecasting.perceptron import Perceptron, train_perceptron
 from forecasting.regression import Regression, train_regression
 from forecasting.selector import UPPER
 from forecasting.torch_network import runnable
+from forecasting.voices import light_models, said_by_light
 from services.forecaster.artefacts import ArtefactError, ArtefactStore, Manifest
 
 CHEAP = ("regression", "perceptron", "boosting")
@@ -48,7 +49,7 @@ class TrainingRequest:
     """Cheap models trained beside it."""
     calendar: Calendar = field(default_factory=Calendar)
     budget_cpu_s: float = 90.0
-    steps: int = 1000
+    steps: int = 1500
     seed: int = 0
 
 
@@ -159,7 +160,7 @@ def _train_network(
     request: TrainingRequest, lessons: Lessons, store: ArtefactStore, started_s: float, tell: Tell
 ) -> TrainedNetwork | None:
     """The network, warm-started where an earlier one fits; None where the package or the past is missing."""
-    if not request.network or not installed("torch"):
+    if not request.network or missing_for(request.network):
         return None
     spec = spec_named(request.network)
     used = _used(started_s, request)
@@ -174,6 +175,18 @@ def _train_network(
         return train_network(lessons, spec, request.calendar, effort, start=_last_weights(store, spec))
     except NotEnoughHistory:
         return None
+
+
+def missing_for(network: str) -> str:
+    """What is not installed that training this network needs, in words; empty when nothing is.
+
+    >>> missing_for("patchtst")
+    ''
+    """
+    if not network or spec_named(network).architecture == "PatchTST":
+        return ""  # numpy trains it
+    absent = [package for package in ("torch", "neuralforecast") if not installed(package)]
+    return f"{network} cannot be trained: {MissingPackage(absent[0])}" if absent else ""
 
 
 def _last_weights(store: ArtefactStore, spec: NetworkSpec) -> Weights | None:

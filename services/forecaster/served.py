@@ -25,7 +25,7 @@ from forecasting.history import TrafficHistory
 from forecasting.learned import FleetModel
 from forecasting.selector import Score
 from services.forecaster.artefacts import ArtefactError, ArtefactStore
-from services.forecaster.lesson import CHEAP, TrainingRequest
+from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for
 from services.forecaster.light import LightForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
 from services.settings.job import ForecastSettings
@@ -72,6 +72,8 @@ class ForecastStatus:
     training: TrainingState
     fault: str
     """What went wrong last; empty when all is well."""
+    advice: str
+    """What is missing for the network that was asked for, and how to get it; empty when nothing is."""
     steps: int
     """Serving calls so far."""
     step_cpu_s: float
@@ -88,9 +90,10 @@ class ServedForecasts:
         self.options = options or ServingOptions()
         self._settings = settings
         self._grid = Grid(settings.step_s, settings.horizon_s, settings.season_s)
+        self.advice = missing_for(self.options.network)
         self._store = ArtefactStore(directory)
         self._training = TrainingProcess(directory)
-        self._fleet = Fleet(self._grid, calendar=self.options.calendar or Calendar())
+        self._fleet = Fleet(self._grid, calendar=self.options.calendar or Calendar(), rehearses=True)
         self._wake = threading.Condition()
         self._histories: dict[str, TrafficHistory] = {}
         self._served: dict[str, Forecast] = {}
@@ -101,14 +104,19 @@ class ServedForecasts:
         self._thread: threading.Thread | None = None
         self._version = ""
         self._refused: set[str] = set()
-        self._fault = ""
+        self._faults: dict[str, str] = {}
+        """By where: what is wrong there now."""
         self._steps = 0
         self._step_cpu_s = 0.0
         self._trained_at: float | None = None
         self._topics: set[str] = set()
+        self._failure: TrainingState | None = None
+        """The failed training that was told of."""
 
     def start(self) -> None:
         """Load the version in force, if any, and begin to serve."""
+        if self.advice:
+            log.warning("network_not_trainable", network=self.options.network, why=self.advice)
         self._adopt(self._store.current())
         self._thread = threading.Thread(target=self._run, name="forecast-serving", daemon=True)
         self._thread.start()
@@ -162,14 +170,22 @@ class ServedForecasts:
         self._adopt(version)
         return version
 
-    def status(self) -> ForecastStatus:
+    def scores(self, topic: str) -> tuple[Score, ...]:
+        """How every model has done on a topic lately."""
         with self._wake:
-            fleet, served = self._fleet, dict(self._served)
+            fleet = self._fleet
+        return fleet.scores(topic)
+
+    def status(self, *, topics: bool = True) -> ForecastStatus:
+        """How training and serving do; without `topics` it costs the same for one as for thousands."""
+        with self._wake:
+            fleet, served = self._fleet, dict(self._served) if topics else {}
         return ForecastStatus(
             version=self._version,
             models=tuple(model.name for model in fleet.learned),
             training=self._training.state,
-            fault=self._fault,
+            fault="; ".join(self._faults.values()),
+            advice=self.advice,
             steps=self._steps,
             step_cpu_s=self._step_cpu_s,
             topics={
@@ -206,13 +222,24 @@ class ServedForecasts:
             served = fleet.forecast(histories)
         except Exception as error:
             # Whatever it is, light models answer and it is told: the thread must live.
-            self._fault = f"serving failed: {type(error).__name__}: {error}"
+            self._tell("serving", f"serving failed: {type(error).__name__}: {error}")
             log.exception("forecast_failed", topics=len(histories))
             return
+        self._tell("serving", "; ".join(f"{model} failed: {why}" for model, why in fleet.faults.items()))
         self._step_cpu_s = time.thread_time() - started_s
         self._steps += 1
         with self._wake:
             self._served |= {topic: ahead for topic, ahead in served.items() if topic in self._histories}
+
+    def _tell(self, where: str, fault: str) -> None:
+        """Keep a fault for operators, logged when it is news; an empty one is over."""
+        if fault == self._faults.get(where, ""):
+            return
+        # Replaced, not changed: an operator's status may be reading it.
+        self._faults = {name: why for name, why in self._faults.items() if name != where}
+        if fault:
+            self._faults = {**self._faults, where: fault}
+            log.warning("forecasting_at_fault", where=where, fault=fault)
 
     def _train_when_due(self, histories: dict[str, TrafficHistory]) -> None:
         state = self._training.state
@@ -222,9 +249,9 @@ class ServedForecasts:
                 self._adopt(state.version)
             else:
                 log.warning("trained_models_rejected", version=state.version, rejected=state.rejected)
-        if state.phase is TrainingPhase.FAILED and state.error != self._fault:
-            self._fault = state.error
-            log.warning("training_failed", error=state.error)
+        if state.phase is TrainingPhase.FAILED and state is not self._failure:
+            self._failure = state
+            self._tell("training", state.error)
         if self._training.running or not self._due(histories):
             return
         self._trained_at = time.monotonic()
@@ -256,10 +283,9 @@ class ServedForecasts:
         try:
             manifest, models = self._store.load(version, self._grid, self.options.calendar)
         except ArtefactError as error:
-            self._fault = str(error)
-            log.warning("trained_models_unusable", version=version, error=str(error))
+            self._tell("weights", f"version {version} cannot be used: {error}")
             return
-        self._fault = ""
+        self._faults = {}
         self.use(models, version)
         log.info("trained_models_swapped", version=version, models=manifest.models)
 

@@ -23,6 +23,9 @@ from forecasting.grid import Grid
 from forecasting.history import TrafficHistory
 from services.forecaster.lesson import TrainingRequest, train
 
+NICENESS = 5
+"""The controller, its workers and everything else on the machine come first."""
+
 
 def write_request(directory: Path, request: TrainingRequest, histories: Mapping[str, TrafficHistory]) -> None:
     """Lay down what the training process reads."""
@@ -78,7 +81,7 @@ def _end_with_parent() -> None:
 def main(request_dir: str, artefact_dir: str) -> int:
     """0 when a version was written; 2 when there was nothing to learn from."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.nice(5)
+    os.nice(NICENESS)
     request, histories = read_request(Path(request_dir))
     try:
         manifest = train(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import available_timezones
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
@@ -13,6 +15,8 @@ from services.control.types import Mode, Policy, Shuffle
 from services.settings.group import SettingsGroup
 from services.settings.pool import PoolSettings
 
+LIGHT_MODELS = ("seasonal", "last-value")
+"""Forecasting models that may be asked for alone."""
 JOB_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
 
@@ -107,8 +111,32 @@ class ForecastSettings(SettingsGroup):
     """How far ahead to look."""
     season_s: PositiveFloat = 86_400.0
     """The period after which traffic repeats."""
-    model: Literal["seasonal", "last-value"] = "seasonal"
-    """The first model to ask; simpler ones stand behind it."""
+    model: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,40}$")] = "patchtst"
+    """The network that is trained and mixed with cheaper models by their live scores: `patchtst`, or
+    `nhits`, `fedformer` or another of neuralforecast, which need the extra `forecast`. `none` trains the
+    cheaper models only. `seasonal` and `last-value` are that light model alone: nothing is trained."""
+    beside: list[Literal["regression", "perceptron", "boosting"]] | None = None
+    """The cheaper models to train; all when not given, `boosting` where the extra `boosting` is installed."""
+    train_cpu_s: PositiveFloat = 90.0
+    """CPU-seconds that one training may take, in a process of its own."""
+    retrain_s: PositiveFloat | None = None
+    """Between two trainings; a quarter of a season when not given."""
+    holidays: list[date] = Field(default_factory=list)
+    """Days on which traffic is as on a weekend, `YYYY-MM-DD`."""
+    timezone: str = "UTC"
+    """Where the traffic is made, as in `Europe/Paris`: days and daylight saving follow it."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, timezone: str) -> str:
+        if timezone != "UTC" and timezone not in available_timezones():
+            raise ValueError(f"{timezone!r} is no time zone; write it as in Europe/Paris")
+        return timezone
+
+    @property
+    def light(self) -> bool:
+        """Whether a light model alone was asked for."""
+        return self.model in LIGHT_MODELS
 
 
 class ShuffleSettings(SettingsGroup):
@@ -182,5 +210,5 @@ class JobSettings(SettingsGroup):
             stale_after_s=stale_after_s,
             mode=Mode.RECOMMEND if self.pool.kind == "recommend" else scaling.mode,
             shuffle=self.shuffle.mode,
-            forecast_model=self.forecast.model,
+            forecast_model=self.forecast.model if self.forecast.light else "",
         )

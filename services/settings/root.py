@@ -133,6 +133,8 @@ class ControllerSettings(SettingsGroup):
     """Traffic measured longer ago than this holds the plan."""
     leader_ttl_s: PositiveFloat = 10.0
     """Another controller takes over this long after the leader fell silent."""
+    models_dir: Path = Path(".penstock/models")
+    """Where trained forecasting models are kept, by version."""
 
 
 class LogSettings(SettingsGroup):

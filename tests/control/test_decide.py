@@ -50,6 +50,18 @@ def test_a_fallback_forecast_is_noted() -> None:
     assert Reason.FALLBACK_FORECAST not in decide(seen, ControlState(), a_policy(forecast_model="flat")).notes
 
 
+def test_a_forecast_in_trouble_is_noted_and_its_score_is_among_the_numbers() -> None:
+    seen = an_observation(coming=100)
+    assert seen.forecast is not None
+    mixed = replace(seen, forecast=replace(seen.forecast, score=0.04))
+    stands_in = replace(seen, forecast=replace(seen.forecast, trouble="the served forecast is 500 s old"))
+
+    fine = decide(mixed, ControlState(), a_policy())
+    assert Reason.FALLBACK_FORECAST not in fine.notes
+    assert fine.numbers["forecast_score"] == 0.04
+    assert Reason.FALLBACK_FORECAST in decide(stands_in, ControlState(), a_policy()).notes
+
+
 def test_stale_traffic_holds_the_plan() -> None:
     seen = an_observation(rate=0, measured_at_s=900, pool=a_pool(4))
 

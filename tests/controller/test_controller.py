@@ -15,7 +15,7 @@ from services.control.types import PoolState
 from services.controller import controller as controller_module
 from services.controller.controller import Controller
 from services.controller.desk import Caller
-from services.controller.snapshot import ModelScore
+from services.controller.snapshot import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.settings.job import MeterSettings, SloSettings
@@ -72,6 +72,9 @@ class FakeWiring:
 
     def take_over(self, name: str, job: JobSettings) -> None:
         self.taken_over.append((name, job.slo.fresh_within_s))
+
+    def training(self, name: str) -> TrainingView | None:
+        return None
 
     async def forget(self, name: str) -> None:
         self.forgotten.append(name)

@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from services.demo.scenario import CROWD_AFTER_S, JOB, START_S, Scenario
 
+PLACES: dict[str, Any] = {
+    "kafka": "localhost:1",
+    "redis": "redis://localhost:1",
+    "prefix": "demo",
+    "topic": "clicks",
+    "run_dir": Path("run"),
+}
+
 
 def test_the_settings_are_valid_and_in_wall_time() -> None:
-    settings = Scenario().settings(
-        kafka="localhost:1", redis="redis://localhost:1", prefix="demo", topic="clicks", run_dir=Path("run")
-    )
+    settings = Scenario().settings(**PLACES)
 
     job = settings.jobs[JOB]
     assert job.forecast.season_s == pytest.approx(600.0)
     assert job.scaling.rate_per_worker == pytest.approx(500.0)
 
 
+@pytest.mark.parametrize("speed_up", [1.0, 60.0, 144.0])
+def test_forecasts_scale_with_the_speed_up(speed_up: float) -> None:
+    forecast = Scenario(speed_up=speed_up).settings(**PLACES).jobs[JOB].forecast
+
+    assert forecast.step_s * speed_up == pytest.approx(300.0)
+    assert forecast.horizon_s * speed_up == pytest.approx(4500.0)
+    assert forecast.season_s * speed_up == pytest.approx(86_400.0)
+    assert forecast.model == "patchtst"
+
+
+def test_two_weeks_are_known_before_the_first_tick() -> None:
+    past = Scenario().history(until_s=1_000_000.0)
+
+    assert past.span_s == pytest.approx(14 * 600.0)
+    assert past.known == 14 * 288
+
+
 @pytest.mark.parametrize("rule", ["penstock", "reactive"])
 def test_every_rule_gets_options_that_it_knows(rule: str) -> None:
-    settings = Scenario(rule=rule).settings(
-        kafka="localhost:1", redis="redis://localhost:1", prefix="demo", topic="clicks", run_dir=Path("run")
-    )
+    settings = Scenario(rule=rule).settings(**PLACES)
 
     assert settings.jobs[JOB].scaling.rule == rule
 

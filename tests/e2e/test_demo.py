@@ -18,7 +18,7 @@ import pytest
 
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
 PENSTOCK = (sys.executable, "-m", "services.cli.main")
 
@@ -111,6 +111,37 @@ def test_a_day_is_trained_whole_and_the_pool_follows_the_traffic(tmp_path: Path)
     assert figures["orphans"] == 0
     assert figures["late_share"] < 0.05
     assert list(running.temporary.iterdir()) == []
+
+
+def test_the_transformer_is_trained_in_the_background_and_its_forecasts_drive_decisions(
+    tmp_path: Path,
+) -> None:
+    with demo(tmp_path, "--minutes", "10") as running:
+        # Light models serve until it is trained; then the pool is resized on what it says.
+        eventually(
+            lambda: "pool_resized" in _lines(running, "forecast=patchtst"),
+            within_s=270,
+            every_s=0.5,
+            what="a resize on a forecast of the transformer",
+        )
+        running.process.send_signal(signal.SIGINT)
+        code = running.wait(within_s=120)
+        log = running.log()
+
+    assert code == 0, log
+    figures = running.figures()
+    assert figures["forecast_models"]["patchtst"] > 0
+    assert figures["forecast_resizes"]["patchtst"] > 0
+    assert set(figures["forecast_models"]) - {"patchtst"}, "light models serve while it is trained"
+    assert figures["forecast_model"] == "patchtst"
+    assert 0 < figures["forecast_score"] < 0.2
+    assert "trained models serve now: patchtst" in log
+    assert figures["trained"] == figures["produced"]
+    assert figures["orphans"] == 0
+
+
+def _lines(running: RunningDemo, word: str) -> str:
+    return "\n".join(line for line in running.log().splitlines() if word in line)
 
 
 def test_whatever_is_killed_is_noticed_and_replaced(tmp_path: Path) -> None:

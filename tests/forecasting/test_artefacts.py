@@ -11,7 +11,7 @@ import pytest
 
 from forecasting.fleet import Trained
 from forecasting.learned import FleetModel
-from forecasting.network_training import TrainedNetwork
+from forecasting.network_lessons import TrainedNetwork
 from services.forecaster.artefacts import KEPT, ArtefactInvalid, ArtefactStore, Manifest, NoArtefact
 from tests.forecasting.worlds import GRID, history, regression, rhythm, untrained_patchtst
 

@@ -15,26 +15,22 @@ from forecasting.calendar import Calendar
 from forecasting.evaluation import pinball
 from forecasting.exported import ExportedNetwork
 from forecasting.features import describe, targets_of
-from forecasting.fleet import Trained, said_by_learned, said_by_light
-from forecasting.heavy import MissingPackage, heavy, installed
+from forecasting.fleet import Trained
+from forecasting.heavy import MissingPackage, heavy
 from forecasting.history import Rates
 from forecasting.last_value import LastValue
 from forecasting.learned import lessons_from
-from forecasting.network import inputs_of, spec_named
-from forecasting.network_training import Effort, answers_of, build_module, exported, train_network
+from forecasting.network import NetworkSpec, inputs_of, spec_named
+from forecasting.network_lessons import Effort, network_lessons
+from forecasting.network_training import answer, answers_of, build_module, exported, train_network
 from forecasting.patchtst import PatchTst
+from forecasting.patchtst_training import Pass, initial_weights, weighted_pinball
 from forecasting.regression import Regression, train_regression
 from forecasting.selector import UPPER
 from forecasting.torch_network import runnable
+from forecasting.voices import said_by_learned, said_by_light
+from tests.forecasting.extras import needs_lightgbm, needs_torch
 from tests.forecasting.worlds import DAY, GRID, history, lessons, regression, rhythm, untrained_patchtst
-
-needs_torch = pytest.mark.skipif(
-    not (installed("torch") and installed("neuralforecast")),
-    reason="needs torch and neuralforecast; install with: pip install 'penstock[forecast]'",
-)
-needs_lightgbm = pytest.mark.skipif(
-    not installed("lightgbm"), reason="needs lightgbm; install with: pip install 'penstock[boosting]'"
-)
 
 
 @settings(max_examples=25, deadline=None)
@@ -161,9 +157,43 @@ def test_patchtst_by_numpy_answers_as_the_torch_module() -> None:
     module.eval()
     inputs = np.random.default_rng(0).normal(size=(7, mine.spec.inputs)).astype(np.float32)
 
-    theirs = answers_of(module, torch.from_numpy(inputs), None, np.arange(7))
+    theirs = answers_of(module, inputs, None)
 
     np.testing.assert_allclose(mine.answers(inputs), theirs, atol=2e-4)
+
+
+@needs_torch
+def test_patchtst_by_numpy_learns_as_the_torch_module() -> None:
+    torch = heavy("torch")
+    spec = _without_dropout()
+    data = network_lessons(lessons(), spec, Calendar())
+    inputs, wanted, weights = data.inputs[:48], data.wanted[:48].copy(), data.weights[:48]
+    wanted[3, 4] = np.nan
+    mine = initial_weights(spec, wanted.shape[1], np.random.default_rng(1))
+    module = build_module(spec, GRID)
+    module.load_state_dict(
+        {**module.state_dict(), **{name: torch.from_numpy(value.copy()) for name, value in mine.items()}}
+    )
+
+    passed = Pass(spec, mine)
+    loss, slope = weighted_pinball(passed.forward(inputs), wanted, weights)
+    gradients = passed.backward(slope)
+    guess = answer(module.train(), torch.from_numpy(inputs), None)
+    guess.backward(torch.from_numpy(slope))
+
+    assert loss > 0
+    theirs = dict(module.named_parameters())
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(gradient, theirs[name].grad.numpy(), rtol=2e-3, atol=1e-6, err_msg=name)
+    running = module.state_dict()
+    for name in (name for name in mine if "running" in name):
+        np.testing.assert_allclose(mine[name], running[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def _without_dropout() -> NetworkSpec:
+    spec = spec_named("patchtst")
+    options = {**dict(spec.options), "dropout": 0.0, "fc_dropout": 0.0}
+    return replace(spec, options=tuple(options.items()))
 
 
 @needs_torch

@@ -97,6 +97,10 @@ def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
     assert {row["model"] for row in rows} == {"served", "regression", "last-value", "mean-max", "seasonal"}
     assert all(row["at"] >= row["issued_at"] for row in rows)
     assert all(row["issued_at"] >= summary["trained_to"] for row in rows)
+    at_once = {(row["model"], row["issued_at"]) for row in rows if row["at"] == row["issued_at"]}
+    assert at_once == {(row["model"], row["issued_at"]) for row in rows}, "the first bin to come is forecast"
+    actual = {iso(STEP_S * i): rate for i, rate in enumerate(rates)}
+    assert all(float(row["actual"]) == pytest.approx(actual[row["at"]], rel=1e-4) for row in rows)
     first = rows[0]
     assert float(first["q95"]) >= float(first["q50"])
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,18 +15,21 @@ from forecasting.boosting import train_boosting
 from forecasting.calendar import Calendar
 from forecasting.errors import NotEnoughHistory
 from forecasting.fleet import Trained
+from forecasting.forecast import Forecast
 from forecasting.forecaster import FallbackChain, Forecaster
 from forecasting.grid import Grid
-from forecasting.heavy import installed
 from forecasting.history import Rates, TrafficHistory
 from forecasting.last_value import LastValue, MeanAndMax
-from forecasting.learned import FleetModel, lessons_from
+from forecasting.learned import FleetModel, Lessons, lessons_from
 from forecasting.network import spec_named
-from forecasting.network_training import Effort, train_network
+from forecasting.network_lessons import Effort
+from forecasting.network_training import train_network
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import train_regression
 from forecasting.seasonal import SeasonalNaive
 from forecasting.torch_network import runnable
+from services.forecaster.rolling import RollingForecaster
+from tests.forecasting.extras import LIGHTGBM, TORCH
 
 STEP_S = 60.0
 SEASON = 48
@@ -38,29 +45,71 @@ def rhythm(seed: int, *, bins: int = 9 * SEASON, scale: float = 1.0) -> Rates:
     return np.asarray(counts * scale / STEP_S, dtype=np.float64)
 
 
-def trained() -> list[Forecaster]:
-    """Every model with weights, taught the rhythm of another seed."""
+@cache
+def lessons() -> Lessons:
+    """The rhythm of another seed."""
     past = TrafficHistory(0.0, STEP_S, rhythm(99, bins=30 * SEASON))
-    lessons = lessons_from(GRID, {"other": past}, Calendar())
-    models: list[FleetModel] = [train_regression(lessons), train_perceptron(lessons)]
-    if installed("lightgbm"):
-        models.append(train_boosting(lessons, trees=40))
-    if installed("torch") and installed("neuralforecast"):
-        network = train_network(lessons, spec_named("patchtst"), Calendar(), Effort(steps=150))
-        models.append(runnable(network, GRID, Calendar()))
-    return [Trained(model, GRID) for model in models]
+    return lessons_from(GRID, {"other": past}, Calendar())
 
 
-FORECASTERS: list[Forecaster] = [
-    *trained(),
-    LastValue(),
-    MeanAndMax(),
-    SeasonalNaive(season_s=SEASON * STEP_S),
-    FallbackChain((SeasonalNaive(season_s=SEASON * STEP_S), LastValue())),
-]
+def _network(name: str) -> FleetModel:
+    # The laws hold by construction, however little was learned.
+    effort = Effort(steps=100) if name == "patchtst" else Effort(steps=4, batch=16)
+    trained = train_network(lessons(), spec_named(name), Calendar(), effort)
+    return runnable(trained, GRID, Calendar())
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """What is served before anything is trained: the mix of the light models, scored as it goes."""
+
+    name: str = "served"
+
+    def forecast(self, history: TrafficHistory, *, horizon_s: float) -> Forecast:
+        mix = RollingForecaster(season_s=SEASON * STEP_S, models=())
+        for bins in (3 * SEASON, 2 * SEASON, SEASON):  # so that there are scores to mix by
+            if len(history.rates) > bins and history.known:
+                early = replace(history, rates=history.rates[:-bins])
+                if early.known:
+                    mix.forecast(early, horizon_s=horizon_s)
+        return mix.forecast(history, horizon_s=horizon_s)
+
+
+TRAINED: dict[str, Callable[[], FleetModel]] = {
+    "regression": lambda: train_regression(lessons()),
+    "perceptron": lambda: train_perceptron(lessons()),
+    "patchtst": lambda: _network("patchtst"),
+    "boosting": lambda: train_boosting(lessons(), trees=40),
+    "nhits": lambda: _network("nhits"),
+    "fedformer": lambda: _network("fedformer"),
+    "seq2seq": lambda: _network("seq2seq"),
+}
+LIGHT: dict[str, Forecaster] = {
+    "last-value": LastValue(),
+    "mean-max": MeanAndMax(),
+    "seasonal": SeasonalNaive(season_s=SEASON * STEP_S),
+    "chain": FallbackChain((SeasonalNaive(season_s=SEASON * STEP_S), LastValue())),
+}
+EXTRAS = {"boosting": LIGHTGBM, **dict.fromkeys(("nhits", "fedformer", "seq2seq"), TORCH)}
+
+
+@cache
+def forecaster(name: str) -> Forecaster:
+    """Trained when a test first asks for it."""
+    if name == "served":
+        return Mixed()
+    return LIGHT[name] if name in LIGHT else Trained(TRAINED[name](), GRID)
+
+
+@pytest.fixture(scope="module")
+def model(request: pytest.FixtureRequest) -> Forecaster:
+    return forecaster(request.param)
+
 
 every_forecaster = pytest.mark.parametrize(
-    "model", FORECASTERS, ids=lambda model: f"{type(model).__name__}-{model.name}"
+    "model",
+    [pytest.param(name, marks=EXTRAS.get(name, ())) for name in (*TRAINED, *LIGHT, "served")],
+    indirect=True,
 )
 modest = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -153,9 +202,7 @@ def test_nothing_measured_is_not_enough(model: Forecaster) -> None:
         model.forecast(history_of(np.empty(0)), horizon_s=STEP_S)
 
 
-@pytest.mark.parametrize(
-    "model", [model for model in FORECASTERS if not isinstance(model, Trained)], ids=lambda model: model.name
-)
+@pytest.mark.parametrize("model", LIGHT, indirect=True)
 def test_the_upper_quantile_covers_what_comes(model: Forecaster) -> None:
     """On a plain rhythm, 0.95 must mean 95 % within what 200 origins can tell.
 

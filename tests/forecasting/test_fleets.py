@@ -1,0 +1,99 @@
+"""Jobs and their fleets: shared where the settings are the same, gone with the last job."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from services.forecaster.fleets import ForecastFleets, options_of
+from services.forecaster.lesson import CHEAP, missing_for
+from services.forecaster.light import LightForecasts
+from services.forecaster.served import ServedForecasts
+from services.forecaster.trainer import TrainingPhase, TrainingProcess
+from services.settings.job import ForecastSettings, JobSettings
+from tests.forecasting.worlds import GRID, STEP_S, history, rhythm
+from tests.waiting import eventually_async
+
+SETTINGS = ForecastSettings(step_s=STEP_S, horizon_s=GRID.horizon_s, model="none", retrain_s=1e9)
+
+
+def serving_threads() -> int:
+    return sum(thread.name == "forecast-serving" for thread in threading.enumerate())
+
+
+async def test_jobs_of_one_grid_share_a_fleet_that_ends_with_the_last_of_them(tmp_path: Path) -> None:
+    fleets, before = ForecastFleets(tmp_path), serving_threads()
+
+    async with fleets.open("a", SETTINGS) as first:
+        async with fleets.open("b", SETTINGS) as second, fleets.open("c", ForecastSettings()):
+            assert serving_threads() == before + 2
+            for source in (first, second):
+                assert source.forecast(history(rhythm(1.5))) is not None
+            await eventually_async(lambda: bool(fleets.scores("a")), what="scores of a")
+        assert serving_threads() == before + 1
+        assert fleets.status("b") is None
+        assert fleets.scores("b") == ()
+    assert serving_threads() == before
+
+
+async def test_a_light_model_alone_starts_nothing(tmp_path: Path) -> None:
+    before = serving_threads()
+
+    async with ForecastFleets(tmp_path).open("a", ForecastSettings(model="last-value")) as source:
+        assert isinstance(source, LightForecasts)
+        assert serving_threads() == before
+
+
+def test_settings_say_what_is_trained_and_by_which_calendar() -> None:
+    options = options_of(
+        ForecastSettings(model="FEDformer", holidays=["2026-12-25"], timezone="Europe/Paris", train_cpu_s=7)  # type: ignore[list-item]
+    )
+
+    assert options.network == "fedformer"
+    assert options.beside == CHEAP
+    assert options.budget_cpu_s == 7
+    assert options.calendar is not None
+    assert options.calendar.timezone == "Europe/Paris"
+    assert len(options.calendar.holidays) == 1
+    assert options_of(ForecastSettings(model="none", beside=[])).network == ""
+
+
+def test_a_time_zone_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="is no time zone"):
+        ForecastSettings(timezone="Mars/Olympus")
+
+
+def test_a_mixed_forecast_is_no_fallback_and_a_light_one_has_a_name() -> None:
+    assert JobSettings(topic="t").policy(stale_after_s=1).forecast_model == ""
+    alone = JobSettings(topic="t", forecast=ForecastSettings(model="seasonal"))
+    assert alone.policy(stale_after_s=1).forecast_model == "seasonal"
+
+
+def test_a_network_that_cannot_be_trained_here_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.forecaster.lesson.installed", lambda _package: False)
+
+    served = ServedForecasts(SETTINGS, tmp_path, options_of(ForecastSettings(model="fedformer")))
+
+    assert "pip install 'penstock[forecast]'" in served.status().advice
+    assert missing_for("patchtst") == ""
+
+
+def test_training_that_runs_out_of_memory_says_so(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'MemoryError: cannot allocate' >&2\nexit 1\n")
+    python.chmod(0o755)
+    training = TrainingProcess(tmp_path / "models", python=str(python))
+    served = ServedForecasts(SETTINGS, tmp_path / "models", options_of(SETTINGS))
+    served._training = training
+
+    served._train_when_due({"a": history(rhythm(3))})  # a new topic: not yet
+    served._train_when_due({"a": history(rhythm(3))})
+    assert training.join(30).phase is TrainingPhase.FAILED
+    served._train_when_due({"a": history(rhythm(3))})
+
+    assert served.status().fault == "training ended with code 1: MemoryError: cannot allocate"
+    assert served.status().version == ""
