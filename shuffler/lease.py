@@ -52,6 +52,8 @@ class Progress:
     lost: int
     """Offsets that Kafka deleted before they were trained."""
     epoch: int
+    out: int = 0
+    """Offsets that are out on leases now."""
     quarantined: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """Ranges [start, end) that were given up: every worker that took them fell silent."""
     topic_id: str = ""

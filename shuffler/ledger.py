@@ -256,6 +256,7 @@ class Ledger:
             repeated=self._repeated,
             lost=self._lost,
             epoch=self._epoch,
+            out=sum(lease.end - lease.start for lease in self._leases.values()),
             quarantined={
                 p: tuple(book.quarantined) for p, book in sorted(self._partitions.items()) if book.quarantined
             },

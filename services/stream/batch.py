@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
 from shuffler.lease import Completed, Lease
+
+Decode = Callable[[Message], Any]
+"""From Kafka's message to a sample: the user's own."""
 
 
 @dataclass(slots=True)
@@ -81,10 +84,12 @@ class Batch:
         *,
         fresh_within_s: float,
         on_done: Callable[[int, float], None],
+        decode: Decode = Message.value,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.samples = samples
         """Kafka's messages: `.value()`, `.timestamp()`, `.offset()`, `.partition()`."""
+        self._decode = decode
         self._parts = parts
         self._fresh_within_s = fresh_within_s
         self._on_done = on_done
@@ -93,6 +98,10 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    def decoded(self) -> list[Any]:
+        """The samples through the stream's `decode`; their bytes when it has none. Raises what it raises."""
+        return list(map(self._decode, self.samples))
 
     def done(self) -> None:
         """The samples are trained for good: they will not be given out again. Twice is once."""

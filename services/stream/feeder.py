@@ -27,6 +27,8 @@ _IDLE_S: Final = 0.05
 """How long to wait before looking for work again."""
 _READ_S: Final = 0.05
 """How long one read may wait for records."""
+_READ_MOST: Final = 1000
+"""Records to read at a time: the more, the less often the two threads wait for each other."""
 _AHEAD: Final = 0.25
 """The next lease is taken when less than this share of one is left to train."""
 _LEASE_MOST: Final = 100_000
@@ -164,7 +166,7 @@ class Feeder:
         return answer
 
     def _read(self, holding: Holding) -> None:
-        records = self._reader.read(self._plan.batch, timeout_s=_READ_S)
+        records = self._reader.read(max(self._plan.batch, _READ_MOST), timeout_s=_READ_S)
         if self._reader.trouble is not None:
             self._kafka.failed(self._reader.trouble.str())
         elif records:
