@@ -71,6 +71,10 @@ bench-forecast: install ## Score every forecaster on all traces (PENSTOCK_TRACES
 bench-api: install ## Latency of the API under load, while ticks stay on time.
 	$(BIN)/python -m benchmarks.api $(ARGS)
 
+.PHONY: bench-shuffler
+bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, balance, ledger (needs Java and Maven).
+	$(BIN)/python -m benchmarks.shuffler $(ARGS)
+
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

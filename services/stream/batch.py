@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Message
 
@@ -14,6 +14,11 @@ from shuffler.lease import Completed, Lease
 
 Decode = Callable[[Message], Any]
 """From Kafka's message to a sample: the user's own."""
+
+
+_EVERY_SAMPLE: Final = 64
+"""Up to so many samples, each is asked for its timestamp."""
+_STRIDE: Final = 16
 
 
 @dataclass(slots=True)
@@ -117,5 +122,13 @@ class Batch:
 
 
 def _older(samples: list[Message], than_ms: float) -> int:
-    """How many samples are older. One without a timestamp has no age, so it is not."""
-    return sum(1 for sample in samples if 0 <= sample.timestamp()[1] < than_ms)
+    """How many samples are older. One without a timestamp has no age, so it is not.
+
+    Asking every message for its timestamp costs as much as reading it. In a long list every 16th is
+    asked and stands for those around it: one count may be off by some, the sum of many is not.
+    """
+    if len(samples) <= _EVERY_SAMPLE:
+        return sum(1 for sample in samples if 0 <= sample.timestamp()[1] < than_ms)
+    asked = samples[_STRIDE // 2 :: _STRIDE]
+    older = sum(1 for sample in asked if 0 <= sample.timestamp()[1] < than_ms)
+    return round(older * len(samples) / len(asked))
