@@ -1,4 +1,4 @@
-"""The shuffler beside its peers, on a real broker: `make bench-shuffler` -> benchmarks/results/shuffler.json."""
+"""The shuffler beside its peers, on a real broker: `make bench-shuffler`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _fill(bootstrap: str, topic: str, records: int) -> None:
 
 def rescale(kafka: ApacheKafka, redis: EmbeddedRedis, *, phase_s: float) -> dict[str, float]:
     """Each way once, one after the other."""
-    figures = {}
+    figures: dict[str, float] = {}
     for mode in shuffler_rescale.MODES:
         topic = f"rescale-{mode}"
         kafka.create_topic(topic, shuffler_rescale.PARTITIONS)

@@ -60,6 +60,7 @@ class _Crew:
         self._told = {"settings": settings.model_dump(mode="json"), "job": job, "step_s": STEP_S}
         self._directory = directory
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._leavers: list[subprocess.Popen[bytes]] = []
         self._hired = 0
 
     def resize(self, size: int) -> None:
@@ -71,7 +72,7 @@ class _Crew:
             self._processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
         for process in self._processes[size:]:
             process.send_signal(signal.SIGTERM)
-        self._leavers = self._processes[size:]
+        self._leavers += self._processes[size:]
         self._processes = self._processes[:size]
 
     def ready(self) -> int:
@@ -121,7 +122,7 @@ def measure(bootstrap: str, redis_url: str, mode: str, *, topic: str, phase_s: f
     load = _Load(bootstrap, topic)
     with _crew(settings, "bench") as crew:
         load.start()
-        began_s = time.time()
+        began_s = measured_from_s = time.time()
         for place, workers in enumerate(PHASES):
             crew.resize(workers)
             while crew.ready() < max(PHASES[: place + 1]) and time.time() - began_s < 120:

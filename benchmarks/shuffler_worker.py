@@ -1,4 +1,4 @@
-"""A worker process for the shuffler's benchmark: writes down when it trained what. Run with a JSON argument."""
+"""A worker process for the benchmark: writes down when it trained what. Run with a JSON argument."""
 
 from __future__ import annotations
 

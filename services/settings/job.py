@@ -98,6 +98,8 @@ class ShuffleSettings(SettingsGroup):
     """Work handed out at a time, in seconds of one worker."""
     lease_ttl_s: PositiveFloat = 15.0
     """A worker silent for this long loses its leases to others."""
+    lapses_max: PositiveInt = 4
+    """Samples whose workers fell silent this often are given up, with an alert."""
 
 
 class PoolSettings(SettingsGroup):

@@ -49,6 +49,7 @@ class StreamPlan:
             lease_s=settings.shuffle.lease_s,
             terms=Terms(
                 ttl_s=settings.shuffle.lease_ttl_s,
+                lapses_max=settings.shuffle.lapses_max,
                 patience_s=min(10.0, settings.slo.fresh_within_s / 4),
             ),
             linger_s=min(0.2, settings.slo.fresh_within_s / 10),
