@@ -16,6 +16,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined] # 
 from redis import Redis
 from structlog.testing import capture_logs
 
+from services.embedded.apache import ApacheKafka
 from services.embedded.librdkafka import EmbeddedKafka
 from services.embedded.redis import EmbeddedRedis
 from services.settings import Settings
@@ -24,7 +25,7 @@ from services.stream.errors import GroupHasMembers, SourceMissing, SourceUnavail
 from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
 from shuffler.ledger import Terms
-from tests.servers.kafka import KafkaUnderTest
+from tests.servers.kafka import KafkaUnderTest, lacking
 from tests.stream.streams import (
     JOB,
     Traffic,
@@ -393,3 +394,24 @@ def somebody_opened_it_at(settings: Settings, *, start: int, end: int) -> None:
     with Redis.from_url(settings.redis.url) as client:
         ledger_of(settings, client).open({0: start})
         ledger_of(settings, client).extend({0: end})
+
+
+def test_a_broker_that_dies_and_comes_back_costs_no_sample(redis_url: str, group: str) -> None:
+    reason = lacking("apache")
+    if reason is not None:
+        pytest.skip(f"needs a real Kafka broker: {reason}")
+    with ApacheKafka() as kafka:
+        kafka.create_topic("clicks", 2)
+        settings = settings_for(kafka.bootstrap, redis_url, "clicks", group)
+        produce(kafka.bootstrap, "clicks", {0: 500, 1: 500})
+        with training(settings, "a", "b") as crew:
+            trained_all(settings, 1_000)
+            kafka.kill_broker(1)
+            kafka.start_broker(1)
+            produce(kafka.bootstrap, "clicks", {0: 300, 1: 300})
+            progress = trained_all(settings, 1_600)
+            eventually(lambda: committed(settings, 2) == {0: 800, 1: 800}, within_s=60, what="the commit")
+
+    assert progress.watermarks == {0: 800, 1: 800}
+    assert progress.lost == progress.repeated == 0
+    assert crew[0].seen + crew[1].seen == {(p, offset): 1 for p in range(2) for offset in range(800)}
