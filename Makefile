@@ -104,6 +104,10 @@ bench-api: install ## Latency of the API under load, while ticks stay on time.
 bench-meter: install ## The meter on a real broker: poll time, CPU, error of rates and ages.
 	$(BIN)/python -m benchmarks.meter $(ARGS)
 
+.PHONY: bench-shuffler
+bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, balance, ledger (needs Java and Maven).
+	$(BIN)/python -m benchmarks.shuffler $(ARGS)
+
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

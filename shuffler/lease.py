@@ -54,6 +54,8 @@ class Progress:
     epoch: int
     beyond: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """Ranges above the watermark that are trained already; only partitions that have some."""
+    out: int = 0
+    """Offsets that are out on leases now."""
     quarantined: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """Ranges [start, end) that were given up: every worker that took them fell silent."""
     topic_id: str = ""

@@ -256,6 +256,7 @@ class Ledger:
             lost=self._lost,
             epoch=self._epoch,
             beyond=trained_beyond(upper, undone),
+            out=sum(lease.end - lease.start for lease in self._leases.values()),
             quarantined={
                 p: tuple(book.quarantined) for p, book in sorted(self._partitions.items()) if book.quarantined
             },

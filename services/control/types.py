@@ -48,6 +48,8 @@ class Shuffle(StrEnum):
 
     LEASES = "leases"
     """Penstock's ledger hands out offset ranges."""
+    GROUP = "group"
+    """Kafka's own consumer group gives whole partitions to members."""
     OFF = "off"
     """The trainer keeps its own consumer group; Penstock only sizes the pool."""
 

@@ -34,7 +34,7 @@ from services.demo.traffic_process import TrafficProcess
 from services.demo.training_news import TrainingNews
 from services.demo.visit import Visit, demo_token
 from services.settings import Settings
-from services.stream.topic import Topic
+from services.stream.offsets import end_offsets
 from shuffler.lease import Progress
 
 log = structlog.get_logger()
@@ -174,11 +174,7 @@ class _Play:
 
     def _count_produced(self) -> int:
         """By Kafka's own count: the topic is ours alone, and began empty."""
-        topic = Topic(self._settings.kafka, self._servers.topic, group=self._servers.topic)
-        try:
-            return sum(topic.ends(topic.partitions()).values())
-        finally:
-            topic.close()
+        return sum(end_offsets(self._settings.kafka.client(), self._servers.topic).values())
 
     def _over(self, stop: asyncio.Event) -> bool:
         return stop.is_set() or self._traffic.elapsed_s >= self._scenario.minutes * 60.0

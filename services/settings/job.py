@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import available_timezones
 
@@ -143,13 +143,19 @@ class ShuffleSettings(SettingsGroup):
     """Who trains which part of the stream."""
 
     mode: Shuffle = Shuffle.LEASES
-    """`leases`: Penstock hands out offset ranges. `off`: the trainer keeps its own consumer group."""
-    start: Literal["committed", "earliest", "latest"] = "committed"
-    """Where a new job starts: the group's commit (else the beginning), the beginning, or the end."""
+    """`leases`: Penstock hands out offset ranges. `group`: Penstock's workers join Kafka's own consumer
+    group. `off`: the trainer keeps its own consumer group."""
+    start: Literal["committed", "earliest", "latest"] | datetime = "committed"
+    """Where a new job starts: the group's commit (else the beginning), the beginning, the end, or a time
+    such as `2026-01-31T08:00:00Z`."""
+    group_protocol: Literal["cooperative-sticky", "consumer"] = "cooperative-sticky"
+    """How members agree with `mode: group`: in the classic way, or by the broker's `group.protocol`."""
     lease_s: PositiveFloat = 2.0
     """Work handed out at a time, in seconds of one worker."""
     lease_ttl_s: PositiveFloat = 15.0
     """A worker silent for this long loses its leases to others."""
+    lapses_max: PositiveInt = 4
+    """Samples whose workers fell silent this often are given up, with an alert."""
 
 
 class WorkerSettings(SettingsGroup):

@@ -8,7 +8,7 @@ from threading import Condition
 
 from confluent_kafka import Message
 
-from services.stream.batch import Batch, Holding, Part
+from services.stream.batch import Batch, Decode, Holding, Part
 
 _SMOOTHING = 0.2
 """Weight of the latest step in this worker's speed."""
@@ -17,7 +17,10 @@ _SMOOTHING = 0.2
 class SampleBuffer:
     """Records in, batches out. A batch may span leases, so that small ones fill it together."""
 
-    def __init__(self, *, batch: int, linger_s: float, fresh_within_s: float) -> None:
+    def __init__(
+        self, *, batch: int, linger_s: float, fresh_within_s: float, decode: Decode = Message.value
+    ) -> None:
+        self._decode = decode
         self._batch = batch
         self._linger_s = linger_s
         self._fresh_within_s = fresh_within_s
@@ -105,7 +108,9 @@ class SampleBuffer:
         self._count -= len(samples)
         self._waiting_since_s = time.monotonic()
         self._changed.notify_all()
-        return Batch(samples, parts, fresh_within_s=self._fresh_within_s, on_done=self._on_done)
+        return Batch(
+            samples, parts, fresh_within_s=self._fresh_within_s, on_done=self._on_done, decode=self._decode
+        )
 
     def _on_done(self, samples: int, took_s: float) -> None:
         with self._changed:

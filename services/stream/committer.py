@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Event
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from services.stream.errors import LedgerUnavailable, StreamError
+from services.stream.group_commit import Commit
 from services.stream.outage import Outage
 from services.stream.ports import LeaseLedger
 from services.stream.reconcile import Reset, reset_needed
@@ -48,8 +49,7 @@ class Committer:
         self._holder = holder
         self._every_s = every_s
         self._now_s = now_s
-        self._committed: dict[int, int] = {}
-        self._committed_at_s = float("-inf")
+        self._committed_at_s = now_s()
         self._topic_id = ""
         self._looked_at_s = float("-inf")
         self._told: set[tuple[int, int, int]] = set()
@@ -95,18 +95,18 @@ class Committer:
     def _reconcile_and_commit(self) -> bool:
         """Whether the group holds our watermark now. Raises StreamError, NotOpened."""
         self._look_for_topic()
-        progress = self._reconciled()
-        if progress is None:
+        found = self._reconciled()
+        if found is None:
             return False
-        idle_s = self._now_s() - self._committed_at_s
-        if progress.watermarks == self._committed and idle_s < _COMMIT_ANYWAY_S:
-            return True
-        self._topic.commit(progress.watermarks, epoch=progress.epoch)
-        self._committed, self._committed_at_s = dict(progress.watermarks), self._now_s()
+        progress, commits = found
+        wanted = {p: Commit(offset, progress.epoch) for p, offset in progress.watermarks.items()}
+        if commits != wanted or self._now_s() - self._committed_at_s >= _COMMIT_ANYWAY_S:
+            self._topic.commit(progress.watermarks, epoch=progress.epoch)
+            self._committed_at_s = self._now_s()
         return True
 
-    def _reconciled(self) -> Progress | None:
-        """Where the ledger stands; None when it had to be started anew.
+    def _reconciled(self) -> tuple[Progress, Mapping[int, Commit]] | None:
+        """Where the ledger stands, and what the group has; None when the ledger was started anew.
 
         The group is asked before the ledger: the ledger moves on meanwhile, never the group.
         """
@@ -120,7 +120,7 @@ class Committer:
         if reset is not None:
             self._adopt(reset)
             return None
-        return progress
+        return progress, commits
 
     def _look_for_topic(self) -> None:
         if self._now_s() - self._looked_at_s >= _LOOK_FOR_TOPIC_S:
@@ -138,7 +138,6 @@ class Committer:
             topic_id=reset.topic_id,
             lost=reset.lost,
         )
-        self._committed = {}
         _log.warning("ledger_reset", why=reset.why, starts=dict(starts), lost=reset.lost)
 
     def _tell_quarantined(self, progress: Progress) -> None:

@@ -5,6 +5,7 @@ StreamError
 ├── SourceUnavailable    Kafka does not answer: wait, try again
 ├── SourceMissing        Kafka answers and has no such topic: a person must look
 ├── GroupHasMembers      somebody else consumes as this group: a person must stop them
+├── StillTraining        workers hold leases: stop them first
 └── CommitRefused        the group's offsets cannot be written now: the ledger still knows them
 
 LeaseLost and NotOpened come from the ledger itself: see shuffler.errors.
@@ -52,6 +53,15 @@ class GroupHasMembers(StreamError):
         super().__init__(
             f"consumer group {group!r} has {len(members)} live member(s) ({shown}): Kafka refuses commits "
             "beside them; stop them, or give the job a group of its own"
+        )
+
+
+class StillTraining(StreamError):
+    """Leases are out."""
+
+    def __init__(self, samples: int) -> None:
+        super().__init__(
+            f"workers hold leases over {samples} samples; stop them, or wait until their leases have lapsed"
         )
 
 

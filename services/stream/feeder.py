@@ -27,6 +27,8 @@ _IDLE_S: Final = 0.05
 """How long to wait before looking for work again."""
 _READ_S: Final = 0.05
 """How long one read may wait for records."""
+_READ_MOST: Final = 500
+"""Records to read at a time: the more, the less often the two threads wait for each other."""
 _AHEAD: Final = 0.25
 """The next lease is taken when less than this share of one is left to train."""
 _LEASE_MOST: Final = 100_000
@@ -77,7 +79,7 @@ class Feeder:
                         self._buffer.wait(_IDLE_S)
                     continue
                 self._settle()
-                if self._reading is not None:
+                if self._reading is not None and self._buffer.count < self._room():
                     self._read(self._reading)
                 else:
                     self._buffer.wait(_IDLE_S)
@@ -102,8 +104,13 @@ class Feeder:
         wanted = min(_LEASE_MOST, round(self._buffer.rate_per_s * self._plan.lease_s))
         return max(self._plan.batch, wanted)
 
+    def _room(self) -> int:
+        """Samples to hold read: what is read long before it is trained costs memory, and time to fetch
+        from it again. Kafka keeps the rest of the lease."""
+        return max(2 * self._plan.batch, 2 * _READ_MOST)
+
     def _ahead(self) -> int:
-        return max(self._plan.batch, round(self._lease_samples() * _AHEAD))
+        return max(self._plan.batch, min(self._room(), round(self._lease_samples() * _AHEAD)))
 
     def _take_lease(self) -> bool:
         """Whether there is something to do at once. Asks Kafka for more when nothing is unleased."""
@@ -164,7 +171,7 @@ class Feeder:
         return answer
 
     def _read(self, holding: Holding) -> None:
-        records = self._reader.read(self._plan.batch, timeout_s=_READ_S)
+        records = self._reader.read(max(self._plan.batch, _READ_MOST), timeout_s=_READ_S)
         if self._reader.trouble is not None:
             self._kafka.failed(self._reader.trouble.str())
         elif records:

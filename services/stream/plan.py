@@ -28,6 +28,8 @@ class StreamPlan:
     """On stopping, batches that were handed out may take this long to be done."""
     refresh_s: float = 0.2
     """How often at most this worker asks Kafka for the end offsets."""
+    group_protocol: Literal["cooperative-sticky", "consumer"] = "cooperative-sticky"
+    """How members of Kafka's own group agree, where that is used."""
     commit_s: float = 1.0
     """How often at most the workers together commit the watermark."""
 
@@ -41,11 +43,13 @@ class StreamPlan:
             topic=settings.topic,
             group=settings.group_of(job),
             start=settings.shuffle.start,
+            group_protocol=settings.shuffle.group_protocol,
             batch=settings.worker.batch,
             fresh_within_s=settings.slo.fresh_within_s,
             lease_s=settings.shuffle.lease_s,
             terms=Terms(
                 ttl_s=settings.shuffle.lease_ttl_s,
+                lapses_max=settings.shuffle.lapses_max,
                 patience_s=min(10.0, settings.slo.fresh_within_s / 4),
             ),
             linger_s=min(0.2, settings.slo.fresh_within_s / 10),

@@ -1,11 +1,24 @@
-"""The ledger as the workers see it."""
+"""The ledger as the workers see it, and the stream as the trainer does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from services.stream.batch import Batch
 from shuffler.lease import Completed, Lease, Progress
+
+
+class BatchStream(Iterator[Batch], Protocol):
+    """Batches for one worker, from wherever it reads."""
+
+    def stop(self) -> None:
+        """Take no more work; the iteration ends when what was read is trained. From any thread."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is not trained and leave. Twice is once."""
+        ...
 
 
 class LeaseLedger(Protocol):

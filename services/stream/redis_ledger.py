@@ -133,9 +133,10 @@ class RedisLedger:
             undone += [(partition, int(start), int(end)) for start, end in _RANGE.findall(returned)]
             if quarantined:
                 given_up[partition] = tuple(sorted(map(_range, quarantined.split())))
-        for text in map(_text, workers):
-            held = (lease.split() for lease in text.partition(";")[2].split(",") if lease)
-            undone += [(int(lease[1]), int(lease[2]), int(lease[3])) for lease in held]
+        out = [
+            _held(lease) for text in map(_text, workers) for lease in text.partition(";")[2].split(",")[:-1]
+        ]
+        undone += out
         return Progress(
             watermarks=watermarks(upper, [(partition, start) for partition, start, _ in undone]),
             ends=dict(sorted(ends.items())),
@@ -143,6 +144,7 @@ class RedisLedger:
             beyond=trained_beyond(upper, undone),
             # A counter exists from its first sample on.
             **{name: int(totals.get(name, 0)) for name in ("trained", "late", "repeated", "lost")},
+            out=sum(end - start for _, start, end in out),
             quarantined=dict(sorted(given_up.items())),
             topic_id=totals.get("topic", ""),
             committed="committed" in totals,
@@ -183,6 +185,12 @@ def _source(*parts: str) -> str:
 def _as_text(lease: Lease) -> str:
     """The lease as the scripts keep it behind its token."""
     return f"{lease.partition} {lease.start} {lease.end} {lease.lapses}"
+
+
+def _held(text: str) -> tuple[int, int, int]:
+    """Partition, start and end of a lease as a worker's record has it."""
+    _token, partition, start, end, _lapses = map(int, text.split())
+    return partition, start, end
 
 
 def _range(text: str) -> tuple[int, int]:

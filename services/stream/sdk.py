@@ -2,7 +2,7 @@
 
 with stream(settings, "clicks", worker="gpu-3") as batches:
     for batch in batches:
-        train(sample.value() for sample in batch.samples)
+        train(batch.decoded())
         batch.done()
 """
 
@@ -15,14 +15,18 @@ from threading import Event
 from typing import Final
 
 import structlog
+from confluent_kafka import Message
 
+from services.control.types import Shuffle
 from services.settings.root import Settings
 from services.store.connect import connect_sync
 from services.store.keys import Keys
 from services.store.reports import AssignmentReader
+from services.stream.batch import Decode
 from services.stream.errors import StreamError
+from services.stream.group_stream import GroupStream
 from services.stream.plan import StreamPlan
-from services.stream.ports import LeaseLedger
+from services.stream.ports import BatchStream, LeaseLedger
 from services.stream.redis_ledger import RedisLedger
 from services.stream.stream import SampleStream
 from services.stream.topic import Topic
@@ -35,14 +39,25 @@ _RETRY_S: Final = 0.5
 
 @contextmanager
 def stream(
-    settings: Settings, job: str, *, worker: str, connect_s: float = 30.0, stopping: Event | None = None
-) -> Iterator[SampleStream]:
+    settings: Settings,
+    job: str,
+    *,
+    worker: str,
+    connect_s: float = 30.0,
+    stopping: Event | None = None,
+    decode: Decode = Message.value,
+) -> Iterator[BatchStream]:
     """The samples of `job`, for `worker`; connected, but without a lease until the first batch.
 
     Kafka and Redis have `connect_s` to answer for the first time; later on they may be away for
-    any time. Raises the StreamError met last. When `stopping` is set meanwhile, there are no batches.
+    any time. `batch.decoded()` gives the samples through `decode`. Raises the StreamError met last.
+    When `stopping` is set meanwhile, there are no batches.
     """
     plan = StreamPlan.of(job, settings.jobs[job])
+    if settings.jobs[job].shuffle.mode is Shuffle.GROUP:
+        with closing(GroupStream(settings.kafka, plan, decode=decode)) as members:
+            yield members
+        return
     redis = settings.redis
     with ExitStack() as stack:
         client = stack.enter_context(closing(connect_sync(redis)))
@@ -52,7 +67,12 @@ def stream(
         )
         topic = stack.enter_context(closing(Topic(settings.kafka, plan.topic, plan.group)))
         batches = SampleStream(
-            topic, ledger, plan, worker=worker, ask_preference=lambda: assignment.partitions_of(worker)
+            topic,
+            ledger,
+            plan,
+            worker=worker,
+            ask_preference=lambda: assignment.partitions_of(worker),
+            decode=decode,
         )
         stack.callback(batches.close)
         if not _connect(topic, ledger, batches, within_s=connect_s, stopping=stopping or Event()):

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Event, Thread
 from typing import Final
 
-from services.stream.batch import Batch
+from confluent_kafka import Message
+
+from services.stream.batch import Batch, Decode
 from services.stream.buffer import SampleBuffer
 from services.stream.committer import Committer
 from services.stream.feeder import Feeder
@@ -37,12 +39,13 @@ class SampleStream(Iterator[Batch]):
         *,
         worker: str,
         ask_preference: Callable[[], Sequence[int]] = tuple,
+        decode: Decode = Message.value,
     ) -> None:
         self._plan = plan
         # A worker that is started again under its old name must not keep its dead self's leases alive.
         holder = f"{worker}.{secrets.token_hex(4)}"
         self._buffer = SampleBuffer(
-            batch=plan.batch, linger_s=plan.linger_s, fresh_within_s=plan.fresh_within_s
+            batch=plan.batch, linger_s=plan.linger_s, fresh_within_s=plan.fresh_within_s, decode=decode
         )
         heartbeat = Heartbeat(
             ledger,

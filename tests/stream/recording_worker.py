@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from services.trainer.departure import Departure
 
 def main() -> None:
     given = json.loads(sys.argv[1])
+    given["poison"] = given["poison"].encode()
     settings = Settings.model_validate(given["settings"])
     with (
         Departure() as departure,
@@ -23,6 +25,8 @@ def main() -> None:
         departure.begins_with(batches.stop)
         Path(given["ready"]).touch()
         for batch in batches:
+            if given["poison"] in {sample.value() for sample in batch.samples if sample.value()}:
+                os._exit(3)
             time.sleep(given["step_s"])
             record.writelines(f"{sample.partition()} {sample.offset()}\n" for sample in batch.samples)
             record.flush()

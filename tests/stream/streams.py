@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from services.settings import Settings
 from services.store.connect import connect_sync
 from services.store.keys import Keys
+from services.stream.ports import BatchStream
 from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
-from services.stream.stream import SampleStream
 from shuffler.errors import NotOpened
 from shuffler.lease import Progress
 from shuffler.ledger import Terms
@@ -108,7 +108,7 @@ class Trainee(Thread):
         self.failure: BaseException | None = None
         self._settings = settings
         self._before_done = before_done
-        self._batches: SampleStream | None = None
+        self._batches: BatchStream | None = None
         self._begun = Event()
 
     def run(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -14,6 +16,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined] # 
 from redis import Redis
 from structlog.testing import capture_logs
 
+from services.embedded.apache import ApacheKafka
 from services.embedded.librdkafka import EmbeddedKafka
 from services.embedded.redis import EmbeddedRedis
 from services.settings import Settings
@@ -22,9 +25,11 @@ from services.stream.errors import GroupHasMembers, SourceMissing, SourceUnavail
 from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
 from shuffler.ledger import Terms
-from tests.servers.kafka import KafkaUnderTest
+from tests.servers.kafka import KafkaUnderTest, lacking
 from tests.stream.streams import (
     JOB,
+    Traffic,
+    Trainee,
     committed,
     leases_out,
     produce,
@@ -54,6 +59,32 @@ def test_records_deleted_before_they_were_trained_are_counted_as_lost(
     assert (progress.trained, progress.lost) == (160, 140)
     assert progress.watermarks == {0: 300}
     assert [log["offsets"] for log in logs if log["event"] == "samples_lost"], "nobody was told"
+
+
+@pytest.mark.real_broker
+def test_records_deleted_inside_a_lease_are_counted_and_the_rest_is_trained(
+    kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = kafka.new_topic(1)
+    produce(kafka.bootstrap, topic, {0: 30_000})
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group)
+    somebody_opened_it_at(settings, start=0, end=30_000)
+    holding, go_on = Event(), Event()
+
+    def pause() -> None:
+        holding.set()
+        go_on.wait(60)
+
+    with training(settings, "a", before_done=pause) as (worker,):
+        assert holding.wait(30)
+        delete_below(kafka, topic, offset=25_000)
+        go_on.set()
+        progress = trained_all(settings, 30_000)
+
+    assert progress.lost > 0
+    assert progress.trained == sum(worker.seen.values()) == len(worker.seen)
+    assert {(0, offset) for offset in range(25_000, 30_000)} <= set(worker.seen)
+    assert progress.watermarks == {0: 30_000}
 
 
 def test_what_the_embedded_kafka_dropped_is_counted_as_lost(redis_url: str, group: str) -> None:
@@ -276,6 +307,36 @@ def test_a_step_longer_than_the_time_to_live_loses_no_lease(
     assert progress.repeated == 0
 
 
+def test_fifty_joins_and_leaves_lose_and_repeat_nothing(
+    kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    chance = random.Random(50)
+    topic = kafka.new_topic(3)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"lease_s": 0.1})
+    crew: list[Trainee] = []
+    everybody: list[Trainee] = []
+    with Traffic(kafka.bootstrap, topic, weights=(5, 3, 1), rate_per_s=2_000) as traffic:
+        for number in range(50):
+            if crew and chance.random() < 0.5:
+                crew.pop(chance.randrange(len(crew))).leave()
+                continue
+            joining = Trainee(settings, f"w{number}", before_done=lambda: None)
+            joining.start()
+            crew.append(joining)
+            everybody.append(joining)
+            eventually(lambda: joining.seen or len(crew) > 1, what="work")  # noqa: B023
+    last = Trainee(settings, "last")
+    last.start()
+    progress = trained_all(settings, sum(traffic.counts.values()))
+    for trainee in (*crew, last):
+        trainee.leave()
+
+    seen = sum((trainee.seen for trainee in (*everybody, last)), Counter())
+    assert seen == {(p, offset): 1 for p, count in traffic.counts.items() for offset in range(count)}
+    assert progress.repeated == 0
+    assert committed(settings, 3) == traffic.counts
+
+
 def test_a_topic_that_is_not_there_is_named(kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
     settings = settings_for(kafka.bootstrap, redis_url, "no-such-topic", group)
 
@@ -333,3 +394,24 @@ def somebody_opened_it_at(settings: Settings, *, start: int, end: int) -> None:
     with Redis.from_url(settings.redis.url) as client:
         ledger_of(settings, client).open({0: start})
         ledger_of(settings, client).extend({0: end})
+
+
+def test_a_broker_that_dies_and_comes_back_costs_no_sample(redis_url: str, group: str) -> None:
+    reason = lacking("apache")
+    if reason is not None:
+        pytest.skip(f"needs a real Kafka broker: {reason}")
+    with ApacheKafka() as kafka:
+        kafka.create_topic("clicks", 2)
+        settings = settings_for(kafka.bootstrap, redis_url, "clicks", group)
+        produce(kafka.bootstrap, "clicks", {0: 500, 1: 500})
+        with training(settings, "a", "b") as crew:
+            trained_all(settings, 1_000)
+            kafka.kill_broker(1)
+            kafka.start_broker(1)
+            produce(kafka.bootstrap, "clicks", {0: 300, 1: 300})
+            progress = trained_all(settings, 1_600)
+            eventually(lambda: committed(settings, 2) == {0: 800, 1: 800}, within_s=60, what="the commit")
+
+    assert progress.watermarks == {0: 800, 1: 800}
+    assert progress.lost == progress.repeated == 0
+    assert crew[0].seen + crew[1].seen == {(p, offset): 1 for p in range(2) for offset in range(800)}

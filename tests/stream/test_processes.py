@@ -14,7 +14,7 @@ import pytest
 
 from services.settings import Settings
 from tests.servers.kafka import KafkaUnderTest
-from tests.stream.streams import JOB, Traffic, committed, progress_of, settings_for, trained_all
+from tests.stream.streams import JOB, Traffic, committed, produce, progress_of, settings_for, trained_all
 from tests.waiting import eventually
 
 TTL_S = 1.5
@@ -23,7 +23,8 @@ TTL_S = 1.5
 class Crew:
     """Worker processes of one job, and what they wrote down."""
 
-    def __init__(self, settings: Settings, directory: Path, *, step_s: float) -> None:
+    def __init__(self, settings: Settings, directory: Path, *, step_s: float, poison: str = "none") -> None:
+        self._poison = poison
         self._settings = settings
         self._directory = directory
         self._step_s = step_s
@@ -41,6 +42,7 @@ class Crew:
             "record": str(self._directory / f"{worker}.trained"),
             "ready": str(self._directory / f"{worker}.ready"),
             "step_s": self._step_s,
+            "poison": self._poison,
         }
         self.processes[worker] = subprocess.Popen(
             [sys.executable, "-m", "tests.stream.recording_worker", json.dumps(told)]
@@ -134,3 +136,30 @@ def havoc(crew: Crew, settings: Settings, chance: random.Random) -> str:
     eventually(lambda: progress_of(settings).repeated > 0, what="the silent workers' leases return")
     crew.processes[frozen].send_signal(signal.SIGCONT)
     return killed
+
+
+def test_a_sample_that_kills_its_workers_is_given_up_and_the_rest_is_trained(
+    kafka: KafkaUnderTest, redis_url: str, group: str, tmp_path: Path
+) -> None:
+    topic = kafka.new_topic(1)
+    produce(kafka.bootstrap, topic, {0: 200})
+    shuffle = {"lease_ttl_s": 0.6, "lapses_max": 2}
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle=shuffle)
+    crew = Crew(settings, tmp_path, step_s=0.01, poison="0:120")
+    try:
+        for _ in range(2):
+            victim = crew.hire()
+            assert crew.processes[victim].wait(60) == 3
+        survivor = crew.hire()
+        eventually(lambda: progress_of(settings).watermarks == {0: 200}, within_s=60, what="the end")
+        code = crew.dismiss(survivor)
+    finally:
+        crew.end()
+
+    progress = progress_of(settings)
+    given_up = {offset for start, end in progress.quarantined[0] for offset in range(start, end)}
+    assert code == 0
+    assert 120 in given_up
+    assert {offset for _, offset in crew.trained()} | given_up == set(range(200))
+    assert progress.trained == 200 - len(given_up)
+    assert committed(settings, 1) == {0: 200}

@@ -1,0 +1,100 @@
+"""The shuffler beside its peers, on a real broker: `make bench-shuffler`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+from confluent_kafka import Producer
+from redis import Redis
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import shuffler_ledger, shuffler_plan, shuffler_rescale, shuffler_steady
+from services.embedded.apache import ApacheKafka
+from services.embedded.redis import EmbeddedRedis
+
+PARTS = ("plan", "ledger", "steady", "rescale")
+
+
+def steady(kafka: ApacheKafka, redis: EmbeddedRedis, *, rounds: int) -> dict[str, float]:
+    """Interleaved runs, each in a process of its own."""
+    kafka.create_topic("steady", shuffler_steady.PARTITIONS)
+    _fill(kafka.bootstrap, "steady", shuffler_steady.RECORDS + 20_000)
+    found: dict[str, list[float]] = {kind: [] for kind in shuffler_steady.KINDS}
+    for _ in range(rounds):
+        for kind, several in found.items():
+            command = [sys.executable, "-m", "benchmarks.shuffler_steady", kind, kafka.bootstrap]
+            said = subprocess.run([*command, "steady", redis.url], capture_output=True, check=True, text=True)
+            several.append(json.loads(said.stdout.splitlines()[-1])["us_per_record"])
+    best = {kind: median(several) for kind, several in found.items()}
+    return {
+        "sdk_cpu_us_per_record": best["sdk"],
+        "bare_cpu_us_per_record": best["bare"],
+        "sdk_over_bare": best["sdk"] / best["bare"],
+        "sdk_over_bare_of_fastest": min(found["sdk"]) / min(found["bare"]),
+    }
+
+
+def _fill(bootstrap: str, topic: str, records: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, b"\x00\x00\x80?" * 40, partition=number % shuffler_steady.PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush(60)
+
+
+def rescale(kafka: ApacheKafka, redis: EmbeddedRedis, *, phase_s: float) -> dict[str, float]:
+    """Each way once, one after the other."""
+    figures: dict[str, float] = {}
+    for mode in shuffler_rescale.MODES:
+        topic = f"rescale-{mode}"
+        kafka.create_topic(topic, shuffler_rescale.PARTITIONS)
+        found = shuffler_rescale.measure(kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s)
+        figures |= {f"rescale_{mode}_{name}": value for name, value in found.items()}
+    return figures
+
+
+def main() -> None:
+    """Measure, keep what other parts measured before, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument(
+        "parts", nargs="*", default=list(PARTS), help=f"of {', '.join(PARTS)}; all by default"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of the steady state")
+    parser.add_argument("--phase-s", type=float, default=10.0, help="seconds at each size of the rescale")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/shuffler.json"))
+    options = parser.parse_args()
+    figures: dict[str, float] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    if "plan" in options.parts:
+        figures |= shuffler_plan.balance() | shuffler_plan.speed() | shuffler_plan.moves()
+    with EmbeddedRedis() as redis:
+        if "ledger" in options.parts:
+            figures |= shuffler_ledger.measure(redis.url)
+            with Redis.from_url(redis.url) as client:
+                client.flushall()
+        if {"steady", "rescale"} & set(options.parts):
+            with ApacheKafka() as kafka:
+                if "steady" in options.parts:
+                    figures |= steady(kafka, redis, rounds=options.rounds)
+                if "rescale" in options.parts:
+                    figures |= rescale(kafka, redis, phase_s=options.phase_s)
+    figures = {name: round(value, 4) for name, value in sorted(figures.items())}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(figures, indent=2) + "\n")
+    table = Table("figure", "value")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,.4g}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
