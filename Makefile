@@ -39,6 +39,12 @@ test: $(VENV)/.installed-dev ## Run all tests.
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore tests/web $(ARGS)
 	$(BIN)/pytest tests/web # apart: the browser's driver keeps an event loop running, where others want their own
 
+.PHONY: test-kubernetes
+test-kubernetes: $(VENV)/.installed-dev ## Test the Kubernetes pool on the cluster of PENSTOCK_TEST_KUBECONFIG.
+	@test -n "$$PENSTOCK_TEST_KUBECONFIG" \
+	  || { echo "name a cluster to test on: PENSTOCK_TEST_KUBECONFIG=~/.kube/config make test-kubernetes" >&2; exit 1; }
+	$(BIN)/pytest tests/actuator -m kubernetes $(ARGS)
+
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.
 	$(BIN)/python -m services.settings.reference docs/configuration.md

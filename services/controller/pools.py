@@ -10,7 +10,7 @@ from services.actuator.process_pool import ProcessPool
 from services.actuator.recommend_pool import RecommendPool
 from services.control.errors import PoolUnavailable
 from services.control.ports import WorkerPool
-from services.settings.pool import PoolSettings
+from services.settings.pool import KubernetesSettings, PoolSettings
 
 _WORKER_OF_IMAGE = ("penstock", "worker", "--job", "{job}", "--worker-id", "{worker}")
 
@@ -28,6 +28,9 @@ async def open_pool(
     elif pool.kind == "docker":
         async with _docker_pool(name, pool) as containers:
             yield containers
+    elif pool.kind == "kubernetes":
+        async with _kubernetes_pool(name, pool.kubernetes) as pods:
+            yield pods
     else:
         async with ProcessPool(
             name,
@@ -46,9 +49,7 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
         from services.actuator.docker_engine import ContainerSpec, DockerEngine  # noqa: PLC0415 - an extra
         from services.actuator.docker_pool import DockerPool  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise PoolUnavailable(
-            f"the pool of job {name} needs the package {error.name}: pip install 'penstock[docker]'"
-        ) from error
+        raise _extra_missing(name, error, extra="docker") from error
     docker = pool.docker
     spec = ContainerSpec(
         docker.image,
@@ -66,3 +67,33 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
         backoff=Backoff(longest_s=pool.backoff_max_s),
     ) as containers:
         yield containers
+
+
+@asynccontextmanager
+async def _kubernetes_pool(name: str, settings: KubernetesSettings) -> AsyncIterator[WorkerPool]:
+    try:
+        from services.actuator.kubernetes_access import find_access  # noqa: PLC0415 - an extra
+        from services.actuator.kubernetes_pool import KubernetesPool  # noqa: PLC0415
+        from services.actuator.kubernetes_target import TargetSpec  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _extra_missing(name, error, extra="kubernetes") from error
+    target = TargetSpec(
+        settings.name or name,
+        settings.api_version,
+        settings.kind,
+        replicas_path=settings.replicas_path,
+        selector=settings.selector,
+    )
+    async with KubernetesPool(
+        name,
+        target,
+        access=lambda: find_access(settings.kubeconfig, settings.context),
+        namespace=settings.namespace,
+    ) as pods:
+        yield pods
+
+
+def _extra_missing(name: str, error: ModuleNotFoundError, *, extra: str) -> PoolUnavailable:
+    return PoolUnavailable(
+        f"the pool of job {name} needs the package {error.name}: pip install 'penstock[{extra}]'"
+    )
