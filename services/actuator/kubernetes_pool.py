@@ -92,7 +92,7 @@ class KubernetesPool:
             requested=view.sized.replicas,
             workers=view.workers(),
             failures=view.roster.failures(rolling=view.sized.rolling),
-            trouble=view.trouble(),
+            trouble="; ".join(told for told in (view.rivals(), view.trouble()) if told),
         )
 
     async def resize(self, request: PoolResize) -> None:

@@ -86,8 +86,8 @@ class KubernetesView:
         return tuple(self.roster.shown(pod) for pod in self._live())
 
     def trouble(self) -> str:
-        """What keeps the pool from its size, in words; empty when nothing does."""
-        told = [self.rivals(), self.held, self._refusal(), tell_pending(self._live())]
+        """What keeps the pool from its size, other autoscalers apart, in words; empty when nothing does."""
+        told = [self.held, self._refusal(), tell_pending(self._live())]
         return "; ".join(one for one in told if one)
 
     def rivals(self) -> str:

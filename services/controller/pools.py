@@ -6,30 +6,33 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from services.actuator.backoff import Backoff
+from services.actuator.kubernetes_access import Access, find_access
 from services.actuator.process_pool import ProcessPool
 from services.actuator.recommend_pool import RecommendPool
+from services.actuator.wish import Wishes
 from services.control.errors import PoolUnavailable
 from services.control.ports import WorkerPool
-from services.settings.pool import KubernetesSettings, PoolSettings
+from services.settings.pool import PoolSettings
 
 _WORKER_OF_IMAGE = ("penstock", "worker", "--job", "{job}", "--worker-id", "{worker}")
 
 
 @asynccontextmanager
 async def open_pool(
-    name: str, pool: PoolSettings, *, own_worker: Sequence[str], owned: bool
+    name: str, pool: PoolSettings, *, own_worker: Sequence[str], owned: bool, wishes: Wishes
 ) -> AsyncIterator[WorkerPool]:
     """The pool of job `name`, closed with the context. Workers go on unless they are owned.
 
-    `own_worker` is the command of Penstock's own worker on this machine. Raises PoolUnavailable.
+    `own_worker` is the command of Penstock's own worker on this machine, `wishes` is where KEDA's
+    sizes are left. Raises PoolUnavailable.
     """
     if pool.kind == "recommend":
         yield RecommendPool()
     elif pool.kind == "docker":
         async with _docker_pool(name, pool) as containers:
             yield containers
-    elif pool.kind == "kubernetes":
-        async with _kubernetes_pool(name, pool.kubernetes) as pods:
+    elif pool.kind in ("kubernetes", "keda"):
+        async with _pods(name, pool, wishes) as pods:
             yield pods
     else:
         async with ProcessPool(
@@ -70,13 +73,14 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
 
 
 @asynccontextmanager
-async def _kubernetes_pool(name: str, settings: KubernetesSettings) -> AsyncIterator[WorkerPool]:
+async def _pods(name: str, pool: PoolSettings, wishes: Wishes) -> AsyncIterator[WorkerPool]:
     try:
-        from services.actuator.kubernetes_access import find_access  # noqa: PLC0415 - an extra
+        from services.actuator.keda_pool import KedaPool  # noqa: PLC0415 - an extra
         from services.actuator.kubernetes_pool import KubernetesPool  # noqa: PLC0415
         from services.actuator.kubernetes_target import TargetSpec  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _extra_missing(name, error, extra="kubernetes") from error
+    settings = pool.kubernetes
     target = TargetSpec(
         settings.name or name,
         settings.api_version,
@@ -84,13 +88,16 @@ async def _kubernetes_pool(name: str, settings: KubernetesSettings) -> AsyncIter
         replicas_path=settings.replicas_path,
         selector=settings.selector,
     )
-    async with KubernetesPool(
-        name,
-        target,
-        access=lambda: find_access(settings.kubeconfig, settings.context),
-        namespace=settings.namespace,
-    ) as pods:
-        yield pods
+
+    def access() -> Access:
+        return find_access(settings.kubeconfig, settings.context)
+
+    if pool.kind == "keda":
+        async with KedaPool(name, target, wishes, access=access, namespace=settings.namespace) as pulled:
+            yield pulled
+    else:
+        async with KubernetesPool(name, target, access=access, namespace=settings.namespace) as set_by_us:
+            yield set_by_us
 
 
 def _extra_missing(name: str, error: ModuleNotFoundError, *, extra: str) -> PoolUnavailable:

@@ -21,6 +21,7 @@ _EXTRAS = {
     "neuralforecast": "forecast",
     "docker": "docker",
     "httpx2": "kubernetes",
+    "grpcio": "keda",
     "ray": "ray",
 }
 
@@ -52,7 +53,7 @@ def check_pools(settings: Settings) -> Iterator[Finding]:
             yield _run_dir(name, job)
         elif job.pool.kind == "docker":
             yield _engine(name, job)
-        elif job.pool.kind == "kubernetes":
+        elif job.pool.kind in ("kubernetes", "keda"):
             yield _cluster(name, job)
         else:
             yield Finding(f"pool of {name}", Verdict.OK, "recommend: decisions are recorded, nothing starts")

@@ -29,7 +29,7 @@ class DockerSettings(SettingsGroup):
 
 
 class KubernetesSettings(SettingsGroup):
-    """Pods of an object that can be sized. In use when `pool.kind` is `kubernetes`."""
+    """Pods of an object that can be sized. In use when `pool.kind` is `kubernetes` or `keda`."""
 
     name: str = ""
     """The object's name; the job's when empty."""
@@ -52,9 +52,10 @@ class KubernetesSettings(SettingsGroup):
 class PoolSettings(SettingsGroup):
     """Where the workers run."""
 
-    kind: Literal["process", "docker", "kubernetes", "recommend"] = "process"
+    kind: Literal["process", "docker", "kubernetes", "keda", "recommend"] = "process"
     """`process`: on this machine. `docker`: in containers of a Docker engine. `kubernetes`: in pods, whose
-    number is set. `recommend`: nowhere; decisions are only recorded."""
+    number is set. `keda`: in pods whose number KEDA sets, as Penstock tells it.
+    `recommend`: nowhere; decisions are only recorded."""
     command: list[str] | None = None
     """The worker's command line, `{job}` and `{worker}` filled in; Penstock's own when not given, in a
     container the image's own when empty."""

@@ -9,6 +9,7 @@ import yaml
 
 from services.actuator import ProcessPool, RecommendPool
 from services.actuator.kubernetes_pool import KubernetesPool
+from services.actuator.wish import MemoryWishes
 from services.control.errors import PoolUnavailable
 from services.controller.pools import open_pool
 from services.settings.pool import PoolSettings
@@ -19,12 +20,16 @@ from tests.actuator.rigs import ask, settled, until
 
 
 async def test_processes_are_the_default(tmp_path: Path) -> None:
-    async with open_pool("ads", PoolSettings(run_dir=tmp_path), own_worker=("true",), owned=True) as pool:
+    async with open_pool(
+        "ads", PoolSettings(run_dir=tmp_path), own_worker=("true",), owned=True, wishes=MemoryWishes()
+    ) as pool:
         assert isinstance(pool, ProcessPool)
 
 
 async def test_a_pool_that_recommends() -> None:
-    async with open_pool("ads", PoolSettings(kind="recommend"), own_worker=(), owned=False) as pool:
+    async with open_pool(
+        "ads", PoolSettings(kind="recommend"), own_worker=(), owned=False, wishes=MemoryWishes()
+    ) as pool:
         assert isinstance(pool, RecommendPool)
 
 
@@ -41,7 +46,7 @@ async def test_pods_are_reached_by_the_kubeconfig_of_the_settings(tmp_path: Path
         settings = PoolSettings.model_validate(
             {"kind": "kubernetes", "kubernetes": {"kubeconfig": tmp_path / "config"}}
         )
-        async with open_pool("ads", settings, own_worker=(), owned=False) as pool:
+        async with open_pool("ads", settings, own_worker=(), owned=False, wishes=MemoryWishes()) as pool:
             assert isinstance(pool, KubernetesPool)
             await pool.resize(ask(2))
             await until(pool, settled(2), "two ready workers")
@@ -52,5 +57,5 @@ async def test_an_engine_that_does_not_answer_is_told() -> None:
         {"kind": "docker", "docker": {"image": "ours", "url": "unix:///no/such/socket"}}
     )
     with pytest.raises(PoolUnavailable, match="the Docker engine does not answer"):
-        async with open_pool("ads", settings, own_worker=(), owned=False):
+        async with open_pool("ads", settings, own_worker=(), owned=False, wishes=MemoryWishes()):
             pass
