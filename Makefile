@@ -77,6 +77,10 @@ bench-forecast: install ## Score every forecaster on all traces (PENSTOCK_TRACES
 bench-api: install ## Latency of the API under load, while ticks stay on time.
 	$(BIN)/python -m benchmarks.api $(ARGS)
 
+.PHONY: bench-kubernetes-watch
+bench-kubernetes-watch: $(VENV)/.installed-dev ## What a tick costs with 1,000 pods, watched and polled.
+	$(BIN)/python -m benchmarks.kubernetes_watch $(ARGS)
+
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
