@@ -57,6 +57,12 @@ test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, n
 	CI=true $(FORECAST_VENV)/bin/pytest -m forecast_extras --allowed-skips /dev/null \
 	  tests/forecasting tests/laws $(ARGS)
 
+.PHONY: test-kubernetes
+test-kubernetes: $(VENV)/.installed-dev ## Test the Kubernetes pool on the cluster of PENSTOCK_TEST_KUBECONFIG.
+	@test -n "$$PENSTOCK_TEST_KUBECONFIG" \
+	  || { echo "name a cluster to test on: PENSTOCK_TEST_KUBECONFIG=~/.kube/config make test-kubernetes" >&2; exit 1; }
+	$(BIN)/pytest tests/actuator -m kubernetes $(ARGS)
+
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.
 	$(BIN)/python -m services.settings.reference docs/configuration.md
@@ -107,6 +113,10 @@ bench-meter: install ## The meter on a real broker: poll time, CPU, error of rat
 .PHONY: bench-shuffler
 bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, balance, ledger (needs Java and Maven).
 	$(BIN)/python -m benchmarks.shuffler $(ARGS)
+
+.PHONY: bench-kubernetes-watch
+bench-kubernetes-watch: $(VENV)/.installed-dev ## What a tick costs with 1,000 pods, watched and polled.
+	$(BIN)/python -m benchmarks.kubernetes_watch $(ARGS)
 
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.

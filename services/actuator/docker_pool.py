@@ -26,7 +26,7 @@ from services.actuator.docker_supervision import DockerSupervision
 from services.actuator.lead_time import LeadTime
 from services.actuator.moment import Moment
 from services.control.errors import PoolUnavailable, Rejected
-from services.control.types import PoolCapabilities, PoolResize, PoolState
+from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims
 
 _KILLED_WITHIN_S = 20.0
 
@@ -127,7 +127,7 @@ class DockerPool:
         running.wake.set()
 
     def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, choose_victims=True)
+        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.ANY)
 
     def lead_times(self) -> tuple[LeadTime, ...]:
         """The latest starts, asked to ready, oldest first."""

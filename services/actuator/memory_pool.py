@@ -11,7 +11,7 @@ from services.actuator.admission import admit
 from services.actuator.lead_time import LeadTime, LeadTimes
 from services.actuator.victims import choose_victims
 from services.control.ports import Clock
-from services.control.types import PoolCapabilities, PoolResize, PoolState, Worker, WorkerPhase
+from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims, Worker, WorkerPhase
 
 
 class _Event(Enum):
@@ -75,7 +75,7 @@ class MemoryPool:
         self._live_until(now_s)
 
     def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, choose_victims=True)
+        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.ANY)
 
     def lead_times(self) -> tuple[LeadTime, ...]:
         """The latest starts, asked to ready, oldest first."""

@@ -31,7 +31,7 @@ from services.actuator.run_files import RunDirBusy, RunFiles
 from services.actuator.supervision import Supervision
 from services.actuator.worker_logs import WorkerLogs
 from services.control.errors import PoolUnavailable
-from services.control.types import PoolCapabilities, PoolResize, PoolState
+from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims
 
 _LOCK_WITHIN_S = 2.0
 _KILLED_WITHIN_S = 5.0
@@ -138,7 +138,7 @@ class ProcessPool:
         running.wake.set()
 
     def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, choose_victims=True)
+        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.ANY)
 
     def lead_times(self) -> tuple[LeadTime, ...]:
         """The latest starts, asked to ready, oldest first."""

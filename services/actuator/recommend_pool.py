@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.actuator.admission import admit
 from services.control.ports import WorkerPool
-from services.control.types import PoolCapabilities, PoolResize, PoolState
+from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims
 
 
 class RecommendPool:
@@ -42,5 +42,5 @@ class RecommendPool:
 
     def capabilities(self) -> PoolCapabilities:
         if self._watched is None:
-            return PoolCapabilities(hot_join=True, scale_to_zero=True, choose_victims=False)
+            return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.NONE)
         return self._watched.capabilities()

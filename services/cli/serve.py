@@ -12,6 +12,7 @@ import structlog
 import typer
 from prometheus_client import CollectorRegistry
 
+from services.actuator.keda_server import ScalerUnavailable
 from services.api.app import create_app
 from services.api.event_feed import EventFeed
 from services.api.exposure import Exposed, admin_token, check_exposure
@@ -20,6 +21,7 @@ from services.api.server import AddressUnavailable, ApiServer, address, bind, bi
 from services.api.simulated import SimulatedWhatIf
 from services.api.site import Site
 from services.controller.controller import Controller
+from services.controller.scaler import scaler_served
 from services.controller.wiring import LiveWiring
 from services.logs import configure_logs
 from services.settings import Settings, SettingsError, load_settings
@@ -51,7 +53,7 @@ def serve(
     configure_logs(settings.log)
     try:
         asyncio.run(_serve(settings, config, listening, operations, token))
-    except Exposed as error:
+    except (Exposed, ScalerUnavailable) as error:
         typer.echo(f"penstock serve: {error}", err=True)
         raise typer.Exit(2) from error
 
@@ -64,7 +66,11 @@ async def _serve(
     token: str | None,
 ) -> None:
     registry = CollectorRegistry()
-    async with LiveWiring(settings, config=config) as wiring, SimulatedWhatIf() as what_if:
+    async with (
+        LiveWiring(settings, config=config) as wiring,
+        SimulatedWhatIf() as what_if,
+        scaler_served(settings.keda, wiring.wishes),
+    ):
         await check_exposure(settings.api, wiring.tokens, token)
         controller = Controller(settings, wiring, registry)
         site = Site(

@@ -18,9 +18,9 @@ from services.control.types import (
     Observation,
     Policy,
     PoolResize,
-    PoolState,
     Reason,
     Shuffle,
+    Victims,
     WorkerPhase,
     WorkerReport,
 )
@@ -44,7 +44,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     sizing, memory = _size(seen, state, policy, _situation(seen, policy, capacity, pool, limits))
     sizing = _steered(sizing, seen, policy)
     planned, bound = _bounded(sizing, limits, policy)
-    victims = () if planned == seen.pool.requested else _victims(seen.pool, planned)
+    victims = () if planned == seen.pool.requested else _victims(seen, planned)
     resize = _resize(seen, state, policy, planned, victims)
     assignment = _assignment(seen, state, policy, leaving=victims if resize else ())
     notes = (
@@ -196,14 +196,31 @@ def _bounded(sizing: Sizing, limits: Limits, policy: Policy) -> tuple[int, Reaso
     return sizing.workers, None
 
 
-def _victims(pool: PoolState, planned: int) -> tuple[str, ...]:
-    """Who goes when the pool shrinks: first who does not train yet, then the youngest."""
-    staying = [w for w in pool.workers if w.phase in (WorkerPhase.STARTING, WorkerPhase.READY)]
+def _victims(seen: Observation, planned: int) -> tuple[str, ...]:
+    """Who goes when the pool shrinks: first who does not train yet, then the youngest.
+
+    Where the platform takes the highest numbers, those, so that they are the ones that drain;
+    where it does not tell whom it takes, nobody is named.
+    """
+    staying = [w for w in seen.pool.workers if w.phase in (WorkerPhase.STARTING, WorkerPhase.READY)]
     surplus = len(staying) - planned
-    if surplus <= 0:
+    if surplus <= 0 or seen.victims is Victims.NONE:
         return ()
-    staying.sort(key=lambda w: (w.phase is WorkerPhase.STARTING, w.started_at_s, w.id), reverse=True)
+    if seen.victims is Victims.HIGHEST:
+        staying.sort(key=lambda w: (_number(w.id), w.id), reverse=True)
+    else:
+        staying.sort(key=lambda w: (w.phase is WorkerPhase.STARTING, w.started_at_s, w.id), reverse=True)
     return tuple(worker.id for worker in staying[:surplus])
+
+
+def _number(worker: str) -> int:
+    """The number at the end of a worker's name; -1 without one.
+
+    >>> _number("ads-12"), _number("ads-7c9f-x2b")
+    (12, -1)
+    """
+    number = worker.rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1
 
 
 def _resize(

@@ -131,6 +131,7 @@ class JobLoop:
             fence=fence,
             forecast=self._ports.forecasts.forecast(history),
             history=history,
+            victims=self._ports.pool.capabilities().victims,
         )
 
     async def _record(self, decision: Decision, fence: int) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "Reason",
     "Shuffle",
     "TrafficReading",
+    "Victims",
     "Worker",
     "WorkerPhase",
     "WorkerReport",
@@ -108,6 +109,17 @@ class PoolResize:
     """Which workers should go when the pool shrinks, where the platform lets one choose."""
 
 
+class Victims(StrEnum):
+    """Who leaves when a pool shrinks."""
+
+    ANY = "any"
+    """Whoever the decision names."""
+    HIGHEST = "highest"
+    """The workers with the highest number at the end of their names, whatever the decision says."""
+    NONE = "none"
+    """The platform chooses, and does not tell beforehand."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolCapabilities:
     """What a kind of pool can do."""
@@ -115,7 +127,7 @@ class PoolCapabilities:
     hot_join: bool
     """A worker that becomes ready trains without a restart of the others."""
     scale_to_zero: bool
-    choose_victims: bool
+    victims: Victims
     workers_max: int | None = None
 
 
@@ -230,6 +242,8 @@ class Observation:
     forecast: Forecast | None = None
     history: TrafficHistory | None = None
     """Traffic before this tick, for rules that learn from it themselves."""
+    victims: Victims = Victims.ANY
+    """Who leaves when the pool shrinks."""
 
 
 @dataclass(frozen=True, slots=True)

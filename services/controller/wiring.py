@@ -30,6 +30,7 @@ from services.store.reports import RedisReports
 from services.store.snapshots import RedisSnapshots
 from services.store.streams import AUDIT_KEPT, EVENTS_KEPT, RedisStream
 from services.store.tokens import RedisTokens
+from services.store.wishes import RedisWishes
 from services.stream.errors import LedgerUnavailable
 from services.stream.redis_ledger import RedisLedger
 from shuffler.errors import NotOpened
@@ -65,6 +66,7 @@ class LiveWiring:
         self.audit = RedisStream(self._redis, self._keys.audit(), kept=AUDIT_KEPT)
         self.events = RedisStream(self._redis, self._keys.events(), kept=EVENTS_KEPT)
         self.snapshots = RedisSnapshots(self._redis, self._keys)
+        self.wishes = RedisWishes(self._redis, self._keys)
         self._opened: dict[str, JobSettings] = dict(settings.jobs)
         self._metering = Metering(settings, self._redis, self._keys, self._clock)
         self.leadership = RedisLeadership(self._redis, self._keys, ttl_s=settings.controller.leader_ttl_s)
@@ -145,9 +147,9 @@ class LiveWiring:
                     past=self._past.get(name),
                 )
             )
-            pool = await stack.enter_async_context(
-                open_pool(name, job.pool, own_worker=self._own_worker(), owned=self._owned)
-            )
+            own, owned = self._own_worker(), self._owned
+            opened = open_pool(name, job.pool, own_worker=own, owned=owned, wishes=self.wishes)
+            pool = await stack.enter_async_context(opened)
             forecasts = await stack.enter_async_context(self._forecasts.open(name, job.forecast))
             yield Ports(
                 clock=self._clock,

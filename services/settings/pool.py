@@ -28,12 +28,34 @@ class DockerSettings(SettingsGroup):
     """The engine; `DOCKER_HOST`, or its usual socket, when not given."""
 
 
+class KubernetesSettings(SettingsGroup):
+    """Pods of an object that can be sized. In use when `pool.kind` is `kubernetes` or `keda`."""
+
+    name: str = ""
+    """The object's name; the job's when empty."""
+    kind: str = "Deployment"
+    """The object's kind: `Deployment`, `StatefulSet`, or a custom one."""
+    api_version: str = "apps/v1"
+    """The kind's API group and version, such as `leaderworkerset.x-k8s.io/v1`."""
+    namespace: str = ""
+    """The object's namespace; the service account's or kubeconfig's own when empty."""
+    replicas_path: Annotated[str, Field(pattern=r"^(/.+)?$")] = ""
+    """Where a kind without `/scale` keeps its size, such as `/spec/workerGroupSpecs/0/replicas`."""
+    selector: str = ""
+    """Label selector of the pods; what the object's `/scale` tells when empty."""
+    kubeconfig: Path | None = None
+    """How to reach the API server; as a pod does, else `KUBECONFIG` or `~/.kube/config`, when not given."""
+    context: str = ""
+    """The kubeconfig's context; its current one when empty."""
+
+
 class PoolSettings(SettingsGroup):
     """Where the workers run."""
 
-    kind: Literal["process", "docker", "recommend"] = "process"
-    """`process`: on this machine. `docker`: in containers of a Docker engine. `recommend`: nowhere; decisions
-    are only recorded."""
+    kind: Literal["process", "docker", "kubernetes", "keda", "recommend"] = "process"
+    """`process`: on this machine. `docker`: in containers of a Docker engine. `kubernetes`: in pods, whose
+    number is set. `keda`: in pods whose number KEDA sets, as Penstock tells it.
+    `recommend`: nowhere; decisions are only recorded."""
     command: list[str] | None = None
     """The worker's command line, `{job}` and `{worker}` filled in; Penstock's own when not given, in a
     container the image's own when empty."""
@@ -44,6 +66,7 @@ class PoolSettings(SettingsGroup):
     backoff_max_s: PositiveFloat = 60.0
     """The longest wait before a worker that keeps dying is started again."""
     docker: DockerSettings = DockerSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
 
     @model_validator(mode="after")
     def _image_named(self) -> Self:

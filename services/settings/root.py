@@ -106,8 +106,8 @@ class ApiSettings(SettingsGroup):
     cors_origins: list[str] = Field(default_factory=list)
     """Other sites whose scripts may read the API, as `https://ops.example.com`; none by default."""
     allow_commands: bool = False
-    """Whether the API may set `pool.command`, `pool.run_dir` and `pool.docker` of jobs: that is running
-    programs."""
+    """Whether the API may set `pool.command`, `pool.run_dir`, `pool.docker` and `pool.kubernetes` of jobs:
+    that is running programs."""
 
     @model_validator(mode="after")
     def _both_halves_of_tls(self) -> Self:
@@ -122,6 +122,38 @@ class ApiSettings(SettingsGroup):
             if not re.fullmatch(r"https?://[^/\s*]+", origin):
                 raise ValueError(f"{origin!r} is no origin; write it as https://ops.example.com")
         return origins
+
+
+class KedaSettings(SettingsGroup):
+    """The external scaler that KEDA asks, for jobs whose `pool.kind` is `keda`."""
+
+    host: str = "127.0.0.1"
+    """The address of the scaler. Beyond this machine only with a secret or a client authority."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Its port; it is not served when not given."""
+    secret_file: Path | None = None
+    """A file with the secret that a trigger's metadata must carry, as a mounted secret."""
+    tls_certificate: Path | None = None
+    """PEM file with the certificate chain; gRPC is then served with TLS."""
+    tls_key: Path | None = None
+    """PEM file with the certificate's private key."""
+    tls_client_ca: Path | None = None
+    """PEM file with the authority that KEDA's client certificate must be of."""
+
+    @model_validator(mode="after")
+    def _both_halves_of_tls(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key are given together or not at all")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key")
+        return self
+
+    @model_validator(mode="after")
+    def _not_open_to_all(self) -> Self:
+        local = self.host in ("127.0.0.1", "::1", "localhost")
+        if self.port is not None and not local and self.secret_file is None and self.tls_client_ca is None:
+            raise ValueError(f"host {self.host} is open to others; give secret_file or tls_client_ca")
+        return self
 
 
 class ControllerSettings(SettingsGroup):
@@ -162,6 +194,7 @@ class Settings(BaseSettings):
     redis: RedisSettings = RedisSettings()
     api: ApiSettings = ApiSettings()
     controller: ControllerSettings = ControllerSettings()
+    keda: KedaSettings = KedaSettings()
     log: LogSettings = LogSettings()
     jobs: dict[Annotated[str, StringConstraints(pattern=JOB_ID)], JobSettings] = Field(default_factory=dict)
     """The jobs, by name: lower-case letters, digits and dashes."""

@@ -22,6 +22,7 @@ from services.control.types import (
     PoolResize,
     PoolState,
     TrafficReading,
+    Victims,
     Worker,
     WorkerPhase,
     WorkerReport,
@@ -172,7 +173,7 @@ class WorldPool:
 
     def capabilities(self) -> PoolCapabilities:
         hot_join = not self._world.plant.shuffle.stops_all
-        return PoolCapabilities(hot_join=hot_join, scale_to_zero=True, choose_victims=True)
+        return PoolCapabilities(hot_join=hot_join, scale_to_zero=True, victims=Victims.ANY)
 
     def _look(self) -> PoolState:
         world = self._world

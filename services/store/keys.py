@@ -66,6 +66,10 @@ class Keys:
         """
         return self._of(job, f"traffic:{part}" if part else "traffic")
 
+    def wish(self, job: str) -> str:
+        """The size that KEDA is told."""
+        return self._of(job, "wish")
+
     def snapshot(self, job: str) -> str:
         """What the leader knows of the job, for the API of the others."""
         return self._of(job, "snapshot")

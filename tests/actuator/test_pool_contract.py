@@ -12,10 +12,13 @@ from services.actuator import MemoryPool, RecommendPool
 from services.control.errors import Fenced, Rejected
 from services.control.ports import WorkerPool
 from services.control.types import PoolState, WorkerPhase
+from tests.actuator import control_plane
+from tests.actuator.clusters import cluster_rig
 from tests.actuator.containers import docker_rig, lacking
 from tests.actuator.rigs import HandClock, MemoryRig, ProcessRig, Rig, ask, fake_pool, ids, settled
 
 DOCKER = pytest.param("docker", marks=pytest.mark.containers)
+PLANE = [] if control_plane.lacking() else [pytest.param("control plane", marks=pytest.mark.kubernetes)]
 
 
 @asynccontextmanager
@@ -25,6 +28,12 @@ async def acting(kind: str, run_dir: Path) -> AsyncIterator[Rig]:
     elif kind == "process":
         async with fake_pool(run_dir) as pool:
             yield ProcessRig(run_dir, pool)
+    elif kind == "kubernetes":
+        async with cluster_rig() as cluster:
+            yield cluster
+    elif kind == "control plane":
+        async with control_plane.plane_rig() as plane:
+            yield plane
     elif lacking():
         pytest.skip(lacking())
     else:
@@ -32,14 +41,16 @@ async def acting(kind: str, run_dir: Path) -> AsyncIterator[Rig]:
             yield docker
 
 
-@pytest.fixture(params=["memory", "process", DOCKER])
+@pytest.fixture(params=["memory", "process", "kubernetes", *PLANE, DOCKER])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Every pool that acts."""
     async with acting(request.param, tmp_path) as made:
         yield made
 
 
-@pytest.fixture(params=["memory", "process", DOCKER, "recommend", "recommend, watching"])
+@pytest.fixture(
+    params=["memory", "process", "kubernetes", *PLANE, DOCKER, "recommend", "recommend, watching"]
+)
 async def any_pool(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[WorkerPool]:
     """Every pool, those that never act included."""
     if request.param == "recommend":
@@ -109,69 +120,73 @@ async def test_a_duplicate_resize_is_one(rig: Rig) -> None:
 
 async def test_the_workers_to_remove_are_the_ones_that_go(rig: Rig) -> None:
     await rig.pool.resize(ask(3))
-    await rig.until(settled(3), "three ready workers")
+    before = await rig.until(settled(3), "three ready workers")
+    leaving, *staying = sorted(ids(before, WorkerPhase.READY))
 
-    await rig.pool.resize(ask(2, remove=("w-1",)))
+    await rig.pool.resize(ask(2, remove=(leaving,)))
 
     state = await rig.until(settled(2), "two ready workers")
-    assert ids(state, WorkerPhase.READY) == {"w-2", "w-3"}
+    assert ids(state, WorkerPhase.READY) == set(staying)
     assert state.failures == 0
 
 
 async def test_a_removal_repeated_takes_nobody_else(rig: Rig) -> None:
     await rig.pool.resize(ask(3))
-    await rig.until(settled(3), "three ready workers")
+    before = await rig.until(settled(3), "three ready workers")
+    leaving, *staying = sorted(ids(before, WorkerPhase.READY))
 
     for _ in range(3):
-        await rig.pool.resize(ask(2, remove=("w-1",)))
+        await rig.pool.resize(ask(2, remove=(leaving,)))
         await rig.until(settled(2), "two ready workers")
 
-    assert ids(await rig.pool.observe(), WorkerPhase.READY) == {"w-2", "w-3"}
+    assert ids(await rig.pool.observe(), WorkerPhase.READY) == set(staying)
 
 
 async def test_without_a_choice_the_youngest_go(rig: Rig) -> None:
     await rig.pool.resize(ask(1))
-    await rig.until(settled(1), "one ready worker")
+    oldest = await rig.until(settled(1), "one ready worker")
     await rig.pool.resize(ask(3))
     await rig.until(settled(3), "three ready workers")
 
     await rig.pool.resize(ask(1))
 
     state = await rig.until(settled(1), "one ready worker again")
-    assert ids(state, WorkerPhase.READY) == {"w-1"}
+    assert ids(state, WorkerPhase.READY) == ids(oldest, WorkerPhase.READY)
 
 
 async def test_a_pool_shrinks_to_nothing_and_grows_again(rig: Rig) -> None:
     assert rig.pool.capabilities().scale_to_zero
     await rig.pool.resize(ask(2))
-    await rig.until(settled(2), "two ready workers")
+    before = await rig.until(settled(2), "two ready workers")
     await rig.pool.resize(ask(0))
     await rig.until(settled(0), "an empty pool")
 
     await rig.pool.resize(ask(1))
 
     state = await rig.until(settled(1), "one ready worker")
-    assert ids(state, WorkerPhase.READY) == {"w-3"}, "a worker id was used twice"
+    assert not ids(state, WorkerPhase.READY) & ids(before, WorkerPhase.READY), "a worker id was used twice"
 
 
 async def test_a_worker_that_dies_is_counted_and_replaced(rig: Rig) -> None:
     await rig.pool.resize(ask(2))
-    await rig.until(settled(2), "two ready workers")
+    before = await rig.until(settled(2), "two ready workers")
+    victim, survivor = sorted(ids(before, WorkerPhase.READY))
 
-    rig.kill("w-1")
+    rig.kill(victim)
 
     await rig.until(lambda state: state.failures == 1, "the loss is noticed")
     state = await rig.until(settled(2), "two ready workers again")
-    assert ids(state, WorkerPhase.READY) == {"w-2", "w-3"}
+    assert survivor in ids(state, WorkerPhase.READY)
+    assert victim not in ids(state, WorkerPhase.READY)
     assert (state.failures, state.requested) == (1, 2)
 
 
 async def test_lead_times_tell_how_long_each_worker_took(rig: Rig) -> None:
     await rig.pool.resize(ask(2))
-    await rig.until(settled(2), "two ready workers")
+    state = await rig.until(settled(2), "two ready workers")
 
     told = rig.pool.lead_times()
-    assert {start.worker for start in told} == {"w-1", "w-2"}
+    assert {start.worker for start in told} == ids(state, WorkerPhase.READY)
     assert all(start.took_s > 0 and start.asked_at_s > 0 for start in told)
 
 

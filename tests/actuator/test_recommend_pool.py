@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.actuator import MemoryPool, RecommendPool
-from services.control.types import PoolState
+from services.control.types import PoolState, Victims
 from tests.actuator.rigs import HandClock, ask
 
 
@@ -34,4 +34,4 @@ async def test_it_can_do_what_the_watched_pool_can() -> None:
     watched = MemoryPool(HandClock())
 
     assert RecommendPool(watched).capabilities() == watched.capabilities()
-    assert not RecommendPool().capabilities().choose_victims
+    assert RecommendPool().capabilities().victims is Victims.NONE

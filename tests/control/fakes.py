@@ -16,6 +16,7 @@ from services.control.types import (
     PoolResize,
     PoolState,
     TrafficReading,
+    Victims,
     WorkerReport,
 )
 from tests.control.worlds import a_pool
@@ -101,7 +102,7 @@ class FakePool:
             raise self.done_but_unheard
 
     def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, choose_victims=True)
+        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.ANY)
 
 
 @dataclass

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.control.decide import decide
-from services.control.types import ControlState, Mode, Override, Reason, Shuffle, WorkerReport
+from services.control.types import (
+    ControlState,
+    Mode,
+    Override,
+    PoolState,
+    Reason,
+    Shuffle,
+    Victims,
+    Worker,
+    WorkerPhase,
+    WorkerReport,
+)
 from tests.control.worlds import a_policy, a_pool, an_observation
 
 
@@ -88,6 +99,22 @@ def test_shrinking_takes_those_that_do_not_train_yet_then_the_youngest() -> None
 
     assert decision.resize is not None
     assert decision.resize.remove == ("w-4", "w-3", "w-2")
+
+
+def test_shrinking_takes_whom_the_platform_will_take() -> None:
+    """The oldest has the highest number, as after a StatefulSet replaced the others."""
+    workers = tuple(Worker(f"ads-{n}", WorkerPhase.READY, started_at_s=100.0 - n) for n in range(11))
+    seen = an_observation(rate=200, pool=PoolState(11, workers))
+    policy = a_policy(options={"settle_s": 0, "utilisation": 1})
+
+    def removed(victims: Victims) -> tuple[str, ...]:
+        decision = decide(replace(seen, victims=victims), ControlState(planned=11), policy)
+        assert decision.resize is not None
+        return decision.resize.remove
+
+    assert removed(Victims.HIGHEST) == tuple(f"ads-{n}" for n in range(10, 1, -1))
+    assert removed(Victims.ANY)[0] == "ads-0"
+    assert removed(Victims.NONE) == ()
 
 
 def test_workers_that_leave_lose_their_partitions_in_the_same_decision() -> None:

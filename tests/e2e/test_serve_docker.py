@@ -26,7 +26,7 @@ def containers() -> Iterator[DockerRig]:
 
 
 def test_containers_named_in_the_settings_are_started_and_outlive_the_controller(
-    working_site: Site, containers: DockerRig
+    containers: DockerRig, working_site: Site
 ) -> None:
     spec = fake_spec()
     job = working_site.settings["jobs"].pop("clicks")

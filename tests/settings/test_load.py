@@ -84,6 +84,7 @@ def test_a_misspelt_variable_is_refused(config: Path, monkeypatch: pytest.Monkey
             "rule 'penstock' has no option utilization",
         ),
         ("jobs: {a: {topic: t, pool: {kind: docker}}}", "kind is docker and docker.image is empty"),
+        ("keda: {port: 9090, host: 0.0.0.0}", "host 0.0.0.0 is open to others; give secret_file or"),
         ("kafka: {bootstrap: broker}", "kafka.bootstrap: 'broker' is not HOST:PORT"),
         ("- a\n- b", "top level must be a mapping"),
         ("jobs: {a: [", "is not valid YAML"),

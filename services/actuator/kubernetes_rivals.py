@@ -1,0 +1,113 @@
+"""Who else has a say in a target's size: autoscalers that would fight us, budgets that bind. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from services.actuator.kubernetes_api import Object
+
+_KEDA_PAUSED = "autoscaling.keda.sh/paused"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRef:
+    """The object whose size is set."""
+
+    group: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """An autoscaler and what it scales."""
+
+    kind: str
+    name: str
+    target: TargetRef
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A PodDisruptionBudget's minAvailable, when it is a number.
+
+    A percentage is relative to the size itself, so it is no floor of the size.
+    """
+
+    name: str
+    least: int
+    selector: Object
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Whether pods with these labels are under the budget."""
+        wanted: Mapping[str, str] = self.selector.get("matchLabels") or {}
+        expressions = self.selector.get("matchExpressions") or []
+        return wanted.items() <= labels.items() and all(_holds(one, labels) for one in expressions)
+
+
+def read_hpa(hpa: Object) -> Rival:
+    """A HorizontalPodAutoscaler."""
+    ref = hpa["spec"]["scaleTargetRef"]
+    target = TargetRef(_group(ref.get("apiVersion", "")), ref["kind"], ref["name"])
+    return Rival("HorizontalPodAutoscaler", hpa["metadata"]["name"], target)
+
+
+def read_scaled_object(scaled: Object) -> Rival | None:
+    """A ScaledObject of KEDA; None while it is paused."""
+    if (scaled["metadata"].get("annotations") or {}).get(_KEDA_PAUSED) == "true":
+        return None
+    ref = scaled["spec"]["scaleTargetRef"]
+    group = _group(ref.get("apiVersion") or "apps/v1")
+    return Rival(
+        "ScaledObject",
+        scaled["metadata"]["name"],
+        TargetRef(group, ref.get("kind") or "Deployment", ref["name"]),
+    )
+
+
+def read_budget(budget: Object) -> Floor:
+    """A PodDisruptionBudget."""
+    least = budget["spec"].get("minAvailable")
+    return Floor(
+        budget["metadata"]["name"],
+        least if isinstance(least, int) else 0,
+        budget["spec"].get("selector") or {},
+    )
+
+
+def tell_rivals(rivals: Iterable[Rival | None], target: TargetRef) -> str:
+    """Why we must not size the target, and what to do; empty when nobody else does."""
+    names = sorted(f"{one.kind} {one.name}" for one in rivals if one is not None and one.target == target)
+    if not names:
+        return ""
+    return (
+        f"{' and '.join(names)} sizes {target} too, and the two would fight: delete it, or set the job's "
+        "mode to recommend"
+    )
+
+
+def highest_floor(floors: Iterable[Floor], labels: Mapping[str, str]) -> Floor | None:
+    """The budget that binds pods with these labels the most; None when none does."""
+    binding = [floor for floor in floors if floor.least > 0 and floor.covers(labels)]
+    return max(binding, key=lambda floor: (floor.least, floor.name), default=None)
+
+
+def _holds(expression: Object, labels: Mapping[str, str]) -> bool:
+    key, operator, values = expression["key"], expression["operator"], expression.get("values") or []
+    if operator == "Exists":
+        return key in labels
+    if operator == "DoesNotExist":
+        return key not in labels
+    return bool((labels.get(key) in values) == (operator == "In"))
+
+
+def _group(api_version: str) -> str:
+    """
+    >>> _group("apps/v1"), _group("v1")
+    ('apps', '')
+    """
+    return api_version.rpartition("/")[0]

@@ -1,0 +1,141 @@
+"""Kubernetes pools on a real control plane: the one that PENSTOCK_TEST_KUBECONFIG points at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import yaml
+
+from services.actuator.kubernetes_access import Access, Token, find_access
+from services.actuator.kubernetes_api import Conflict, KubernetesApi, NotThere, Object
+from services.actuator.kubernetes_pool import KubernetesPool
+from services.actuator.kubernetes_target import TargetSpec
+from services.control.types import PoolState
+from tests.actuator.rigs import until
+
+RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes" / "pool-rbac.yaml"
+_WITHIN_S = 90.0
+
+
+def lacking() -> str:
+    """What keeps these tests from running here, and what to do; empty when nothing does."""
+    if os.environ.get("PENSTOCK_TEST_KUBECONFIG"):
+        return ""
+    return "no Kubernetes cluster is named: set PENSTOCK_TEST_KUBECONFIG and `make test-kubernetes`"
+
+
+def administrator() -> Access:
+    return find_access(Path(os.environ["PENSTOCK_TEST_KUBECONFIG"]))
+
+
+@dataclass
+class PlaneRig:
+    """A pool in a namespace of its own, that uses a service account with exactly our RBAC."""
+
+    admin: KubernetesApi
+    kind: str
+    namespace: str = field(default_factory=lambda: f"penstock-{uuid4().hex[:8]}")
+    token: str = ""
+
+    @property
+    def workloads(self) -> str:
+        plural = "statefulsets" if self.kind == "StatefulSet" else "deployments"
+        return f"/apis/apps/v1/namespaces/{self.namespace}/{plural}"
+
+    @property
+    def pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    async def prepare(self) -> None:
+        await create(self.admin, "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        await create(self.admin, self.workloads, workload(self.kind))
+        for document in rbac(self.namespace, self.kind):
+            await create(self.admin, self._path_of(document), document)
+        account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/penstock/token"
+        self.token = (await create(self.admin, account, {"spec": {}}))["status"]["token"]
+        self.pool = self.another()
+
+    def another(self) -> KubernetesPool:
+        """One more controller's pool on the same target, not open yet."""
+        plane = administrator()
+        access = Access(plane.server, self.namespace, plane.tls, Token(lambda: (self.token, inf)))
+        return KubernetesPool("ads", TargetSpec("ads", kind=self.kind), access=lambda: access)
+
+    async def until(self, condition: Callable[[PoolState], bool], what: str) -> PoolState:
+        return await until(self.pool, condition, what, within_s=_WITHIN_S)
+
+    def kill(self, worker: str) -> None:
+        self._killing = asyncio.ensure_future(delete(self.admin, f"{self.pods}/{worker}"))
+
+    async def scale_by_hand(self, replicas: int) -> None:
+        """As `kubectl scale` does."""
+        await self.admin.patch(f"{self.workloads}/ads/scale", {"spec": {"replicas": replicas}})
+
+    async def clear(self) -> None:
+        await self.scale_by_hand(0)
+        await delete(self.admin, f"{self.workloads}/ads")
+        await delete(self.admin, f"/api/v1/namespaces/{self.namespace}")
+
+    def _path_of(self, document: Object) -> str:
+        group = document["apiVersion"]
+        root = f"/apis/{group}" if "/" in group else f"/api/{group}"
+        return f"{root}/namespaces/{self.namespace}/{document['kind'].lower()}s"
+
+
+def workload(kind: str) -> dict[str, Any]:
+    """Pods of one GPU each, none wanted yet."""
+    labels = {"app": "ads"}
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "worker", "image": "penstock", "resources": limits}
+    spec: dict[str, Any] = {
+        "replicas": 0,
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
+        },
+    }
+    if kind == "StatefulSet":
+        spec |= {"serviceName": "ads", "podManagementPolicy": "Parallel"}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "ads"}, "spec": spec}
+
+
+def rbac(namespace: str, kind: str) -> list[dict[str, Any]]:
+    """The shipped file, for this namespace and kind."""
+    text = RBAC.read_text(encoding="utf-8").replace("namespace: train", f"namespace: {namespace}")
+    if kind == "StatefulSet":
+        text = text.replace("[deployments", "[statefulsets")
+    return list(yaml.safe_load_all(text))
+
+
+async def create(api: KubernetesApi, path: str, body: Mapping[str, Any]) -> Object:
+    return await api._ask("POST", path, body=body)
+
+
+async def delete(api: KubernetesApi, path: str) -> None:
+    try:
+        await api._ask("DELETE", path, body={"gracePeriodSeconds": 0})
+    except (NotThere, Conflict):
+        return
+
+
+@asynccontextmanager
+async def plane_rig(kind: str = "Deployment") -> AsyncIterator[PlaneRig]:
+    """A rig with a target of no pods and its pool open, and nothing left of it afterwards."""
+    admin = KubernetesApi(administrator())
+    rig = PlaneRig(admin, kind)
+    try:
+        await rig.prepare()
+        async with rig.pool:
+            yield rig
+    finally:
+        await rig.clear()
+        await admin.close()

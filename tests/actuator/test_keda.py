@@ -1,0 +1,206 @@
+"""KEDA's contract, asked by a client that is generated from the contract's own file."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.actuator.keda_pool import KedaPool
+from services.actuator.keda_scaler import KedaScaler
+from services.actuator.keda_server import ScalerTls, ScalerUnavailable, serve_scaler
+from services.actuator.wish import MemoryWishes, Wish
+from services.control.errors import Fenced, StateUnavailable
+from services.control.types import Victims
+from services.controller.scaler import scaler_served
+from services.settings.root import KedaSettings
+from tests.actuator.clusters import ClusterRig, cluster_rig
+from tests.actuator.kubernetes_controllers import NAMESPACE
+from tests.actuator.rigs import ask
+
+grpc = pytest.importorskip("grpc", reason="needs grpcio: pip install 'penstock[keda]'")
+pytest.importorskip("grpc_tools", reason="needs grpcio-tools")
+
+SESAME = "open sesame"
+PROTO = Path(__file__).parents[2] / "deploy" / "keda" / "externalscaler.proto"
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
+    """Messages and stub, as protoc makes them."""
+    out = tmp_path_factory.mktemp("keda")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO.parent}"),
+            *(f"--python_out={out}", f"--grpc_python_out={out}", PROTO.name),
+        ],
+        check=True,
+    )
+    sys.path.insert(0, str(out))
+    try:
+        yield (
+            importlib.import_module("externalscaler_pb2"),
+            importlib.import_module("externalscaler_pb2_grpc"),
+        )
+    finally:
+        sys.path.remove(str(out))
+
+
+class Asking:
+    """KEDA, asking."""
+
+    def __init__(self, generated: tuple[Any, Any], channel: Any) -> None:
+        self.messages, services = generated
+        self.stub = services.ExternalScalerStub(channel)
+
+    def ref(self, **metadata: str) -> Any:
+        return self.messages.ScaledObjectRef(name="ads", namespace="train", scalerMetadata=metadata)
+
+    async def size(self, **metadata: str) -> float:
+        request = self.messages.GetMetricsRequest(
+            scaledObjectRef=self.ref(**metadata), metricName="penstock-workers"
+        )
+        (value,) = (await self.stub.GetMetrics(request)).metricValues
+        assert (value.metricName, value.metricValue) == ("penstock-workers", 0), "integers stay 0"
+        return float(value.metricValueFloat)
+
+    async def refusal(self, **metadata: str) -> tuple[Any, str]:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await self.size(**metadata)
+        return refused.value.code(), refused.value.details()
+
+
+@asynccontextmanager
+async def asking(generated: tuple[Any, Any], wishes: Any, secret: str = "") -> AsyncIterator[Asking]:
+    async with (
+        serve_scaler(KedaScaler(wishes, secret), "127.0.0.1:0") as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        yield Asking(generated, channel)
+
+
+async def test_the_size_is_told_against_a_constant_target(generated: tuple[Any, Any]) -> None:
+    wishes = MemoryWishes()
+    await wishes.publish("ads", ask(7))
+    async with asking(generated, wishes) as keda:
+        (spec,) = (await keda.stub.GetMetricSpec(keda.ref())).metricSpecs
+        assert (spec.metricName, spec.targetSize, spec.targetSizeFloat) == ("penstock-workers", 0, 1.0)
+        assert await keda.size() == 7.0
+
+        await wishes.publish("ads", ask(21))
+
+        assert await keda.size() == 21.0
+
+
+async def test_the_job_is_named_by_the_trigger_or_by_the_scaled_object(generated: tuple[Any, Any]) -> None:
+    wishes = MemoryWishes()
+    await wishes.publish("ads", ask(2))
+    await wishes.publish("shop", ask(5))
+    async with asking(generated, wishes) as keda:
+        assert (await keda.size(), await keda.size(job="shop")) == (2.0, 5.0)
+
+
+async def test_activity_is_pushed_when_it_changes(generated: tuple[Any, Any]) -> None:
+    wishes = MemoryWishes()
+    await wishes.publish("ads", ask(0))
+    async with asking(generated, wishes) as keda:
+        assert not (await keda.stub.IsActive(keda.ref())).result
+        stream = keda.stub.StreamIsActive(keda.ref())
+        told = [(await stream.read()).result]
+
+        for size in (3, 4, 0):
+            await wishes.publish("ads", ask(size))
+            if size != 4:  # one more of what is active already is no news
+                told.append((await asyncio.wait_for(stream.read(), 20)).result)
+
+        assert told == [False, True, False]
+        stream.cancel()
+
+
+async def test_nothing_is_made_up(generated: tuple[Any, Any]) -> None:
+    class Away(MemoryWishes):
+        async def latest(self, job: str) -> Wish | None:
+            raise StateUnavailable("Redis does not answer")
+
+    async with asking(generated, MemoryWishes()) as keda:
+        code, told = await keda.refusal()
+        assert (code, told) == (
+            grpc.StatusCode.UNAVAILABLE,
+            "no size was decided for job ads yet; is its pool.kind keda?",
+        )
+    async with asking(generated, Away()) as keda:
+        assert await keda.refusal() == (grpc.StatusCode.UNAVAILABLE, "Redis does not answer")
+
+
+async def test_the_secret_is_asked_for(generated: tuple[Any, Any]) -> None:
+    wishes = MemoryWishes()
+    await wishes.publish("ads", ask(2))
+    async with asking(generated, wishes, secret=SESAME) as keda:
+        assert await keda.size(secret=SESAME) == 2.0
+        for wrong in ({}, {"secret": "sesame"}):
+            code, _ = await keda.refusal(**wrong)
+            assert code is grpc.StatusCode.UNAUTHENTICATED
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> ScalerTls:
+    """A certificate for localhost, signed by itself."""
+    made = ScalerTls(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    request = (
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    )
+    files = ("-keyout", made.key, "-out", made.certificate)
+    names = ("-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    subprocess.run([*request, *files, *names], check=True, capture_output=True)
+    return made
+
+
+async def test_it_is_served_with_tls(generated: tuple[Any, Any], tls: ScalerTls) -> None:
+    wishes = MemoryWishes()
+    await wishes.publish("ads", ask(2))
+    async with serve_scaler(KedaScaler(wishes), "localhost:0", tls) as port:
+        trusted = grpc.ssl_channel_credentials(tls.certificate.read_bytes())
+        async with grpc.aio.secure_channel(f"localhost:{port}", trusted) as channel:
+            assert await Asking(generated, channel).size() == 2.0
+
+
+async def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("\n", encoding="utf-8")
+    settings = KedaSettings(port=1, secret_file=tmp_path / "secret")
+
+    with pytest.raises(ScalerUnavailable, match="is empty: anybody would be let in"):
+        async with scaler_served(settings, MemoryWishes()):
+            pass
+
+
+def keda_pool(rig: ClusterRig, wishes: MemoryWishes) -> KedaPool:
+    return KedaPool("ads", rig.target, wishes, access=rig.pool._access, namespace=NAMESPACE)
+
+
+async def test_a_resize_is_a_wish_and_the_pods_are_read_from_kubernetes() -> None:
+    wishes = MemoryWishes()
+    async with cluster_rig() as rig, keda_pool(rig, wishes) as pool:
+        before = rig.server.writes()
+        await pool.resize(ask(3, fence=2))
+
+        state = await pool.observe()
+        assert (state.requested, state.workers, rig.replicas) == (3, (), 0)
+        assert rig.server.writes() == before, "nothing is written to Kubernetes"
+        assert pool.capabilities().victims is Victims.NONE
+        assert state.trouble.startswith("no ScaledObject sizes Deployment ads")
+        with pytest.raises(Fenced):
+            await pool.resize(ask(5, fence=1))

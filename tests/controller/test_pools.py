@@ -1,0 +1,61 @@
+"""The pool that the settings name is the one that is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from services.actuator import ProcessPool, RecommendPool
+from services.actuator.kubernetes_pool import KubernetesPool
+from services.actuator.wish import MemoryWishes
+from services.control.errors import PoolUnavailable
+from services.controller.pools import open_pool
+from services.settings.pool import PoolSettings
+from tests.actuator.clusters import workload
+from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE
+from tests.actuator.kubernetes_server import api_server
+from tests.actuator.rigs import ask, settled, until
+
+
+async def test_processes_are_the_default(tmp_path: Path) -> None:
+    async with open_pool(
+        "ads", PoolSettings(run_dir=tmp_path), own_worker=("true",), owned=True, wishes=MemoryWishes()
+    ) as pool:
+        assert isinstance(pool, ProcessPool)
+
+
+async def test_a_pool_that_recommends() -> None:
+    async with open_pool(
+        "ads", PoolSettings(kind="recommend"), own_worker=(), owned=False, wishes=MemoryWishes()
+    ) as pool:
+        assert isinstance(pool, RecommendPool)
+
+
+async def test_pods_are_reached_by_the_kubeconfig_of_the_settings(tmp_path: Path) -> None:
+    async with api_server() as server:
+        server.store.put(DEPLOYMENTS, workload("ads"))
+        config = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": NAMESPACE}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}],
+            "users": [{"name": "u", "user": {"token": "secret"}}],
+        }
+        (tmp_path / "config").write_text(yaml.safe_dump(config), encoding="utf-8")
+        settings = PoolSettings.model_validate(
+            {"kind": "kubernetes", "kubernetes": {"kubeconfig": tmp_path / "config"}}
+        )
+        async with open_pool("ads", settings, own_worker=(), owned=False, wishes=MemoryWishes()) as pool:
+            assert isinstance(pool, KubernetesPool)
+            await pool.resize(ask(2))
+            await until(pool, settled(2), "two ready workers")
+
+
+async def test_an_engine_that_does_not_answer_is_told() -> None:
+    settings = PoolSettings.model_validate(
+        {"kind": "docker", "docker": {"image": "ours", "url": "unix:///no/such/socket"}}
+    )
+    with pytest.raises(PoolUnavailable, match="the Docker engine does not answer"):
+        async with open_pool("ads", settings, own_worker=(), owned=False, wishes=MemoryWishes()):
+            pass
