@@ -29,7 +29,7 @@ from forecasting.regression import Regression, train_regression
 from forecasting.selector import UPPER
 from forecasting.torch_network import runnable
 from forecasting.voices import said_by_learned, said_by_light
-from tests.forecasting.extras import needs_lightgbm, needs_torch
+from tests.forecasting.extras import TORCH, needs_lightgbm, needs_torch
 from tests.forecasting.worlds import DAY, GRID, history, lessons, regression, rhythm, untrained_patchtst
 
 
@@ -196,8 +196,10 @@ def _without_dropout() -> NetworkSpec:
     return replace(spec, options=tuple(options.items()))
 
 
-@needs_torch
-@pytest.mark.parametrize("name", ["patchtst", "nhits", "fedformer", "seq2seq", "NLinear"])
+@pytest.mark.parametrize(
+    "name",
+    ["patchtst", *(pytest.param(name, marks=TORCH) for name in ("nhits", "fedformer", "seq2seq", "NLinear"))],
+)
 def test_any_network_trains_within_its_budget_and_answers(name: str) -> None:
     spent = iter(np.linspace(0, 1.2, 12))
     effort = Effort(steps=500, batch=32, used=lambda: float(next(spent)))
@@ -229,7 +231,6 @@ def test_an_exported_network_answers_as_its_module(name: str) -> None:
     )
 
 
-@needs_torch
 def test_a_warm_start_begins_where_the_last_training_ended() -> None:
     first = train_network(lessons(), spec_named("patchtst"), Calendar(), Effort(steps=60))
 
