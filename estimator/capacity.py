@@ -74,7 +74,13 @@ class LearnedCapacity(Capacity):
         )
 
     def samples_per_s(self, workers: int) -> float:
-        """C_low(n), flat beyond the reach: what nobody has come near to is not counted on."""
+        """C_low(n), flat beyond the reach: what nobody has come near to is not counted on.
+
+        While the SLO is broken there is less to lose: then it is C(n), for a margin that grows with
+        the distance would keep a pool from ever trying more.
+        """
+        if self.slo_broken:
+            return self.model.samples_per_s(min(workers, self.reach))
         return self.model.low(min(workers, self.reach))
 
     def workers_for(self, rate_per_s: float, *, workers_max: int) -> int:

@@ -10,6 +10,9 @@ from estimator.throughput.window import StepTimes
 BINDING = 0.8
 """A shared resource busier than this is what limits."""
 
+PROOF = 1.5
+"""Times as many workers without a gain prove that no number of them brings one."""
+
 
 class Bottleneck(StrEnum):
     """Used as metric label, log field and API field, so the set is closed."""
@@ -36,12 +39,22 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """A resize that gave next to nothing: from `workers` on, `samples_per_s` is all there is."""
+    """A resize from `workers` to `tried` that gave next to nothing: `samples_per_s` is all there is.
+
+    Where `tried` was half as much again, that goes for any size. A smaller step may have been that
+    of a staircase, the last worker on a host that is short of CPU: then it goes for `tried` alone,
+    and the next step tells.
+    """
 
     at_s: float
     workers: int
+    tried: int
     samples_per_s: float
     binding: Binding
+
+    def bounds(self, workers: int) -> bool:
+        """Whether C(`workers`) can be no more than what was seen."""
+        return workers <= self.tried or self.tried >= PROOF * self.workers
 
 
 def binding_of(

@@ -66,11 +66,14 @@ class Knowledge:
         return known if point is None else known._learned(sound, point)
 
     def forgotten(self, point: Point | None) -> Knowledge:
-        """What was learned is no longer so. Its shape stays as a guess, at the speed of `point` if given."""
+        """What was learned is no longer so: the guess of before, at the speed of `point` if given.
+
+        Of the shape nothing stays: one that promises too little would never be put to the test again.
+        """
         rate = math.exp(self.fitted.log_speed(1, 1.0))
         if point is not None:
             rate *= math.exp(point.log_speed - self.fitted.log_speed(point.workers, point.busy))
-        prior = LawPrior(rate, self.fitted.contention)
+        prior = LawPrior(rate, self.prior.contention)
         return replace(
             self,
             prior=prior,
@@ -183,7 +186,7 @@ class Knowledge:
         steps = None if self.steps is None else self.steps.parts
         binding = binding_of(workers=trial.workers, partitions=window.partitions, loads=loads, steps=steps)
         most = max(trial.capacity, trial.capacity_before)
-        return Wall(window.at_s, trial.workers_before, most, binding)
+        return Wall(window.at_s, trial.workers_before, trial.workers, most, binding)
 
 
 def _resources(known: tuple[Utilisation, ...], window: ThroughputWindow) -> tuple[Utilisation, ...]:

@@ -67,7 +67,8 @@ class ThroughputModel:
         """C(n); zero workers train nothing."""
         if workers <= 0:
             return 0.0
-        return _walled(self.knowledge.fitted.capacity(workers), self.wall)
+        rate, wall = self.knowledge.fitted.capacity(workers), self.knowledge.wall
+        return rate if wall is None or not wall.bounds(workers) else min(rate, wall.samples_per_s)
 
     def low(self, workers: int) -> float:
         """C_low(n) = C(n)·(1 - z·s(n)): what to plan with."""
@@ -95,15 +96,21 @@ class ThroughputModel:
         wanted = rate_per_s * (1 - 1e-7)  # a demand of exactly C_low(n) stays at n in spite of rounding
         most, most_rate = 0, 0.0
         curve, seen = self.knowledge.fitted.curve, int(min(self.knowledge.fitted.crowd_seen, top))
-        ceiling = float("inf") if self.wall is None else self.wall.samples_per_s
+        seen = seen if self.wall is None else 0
         within = 1 - self.margin(seen)
         for workers in range(1, top + 1):
             # `low`, written out where the margin is the same: rules ask at every tick.
-            rate = min(curve[workers], ceiling) * within if workers <= seen else self.low(workers)
+            rate = curve[workers] * within if workers <= seen else self.low(workers)
             if rate >= wanted:
                 return workers
             if rate > most_rate:
                 most, most_rate = workers, rate
+        if (
+            (not self.knowledge.sizes or most >= self.knowledge.sizes[-1])
+            and self.wall is None
+            and slo_broken
+        ):
+            most = top  # that more would not help is extrapolated: it has to be tried
         return workers_max + 1 if most == workers_max else most
 
     def reach(self, *, slo_broken: bool = False) -> int | None:
@@ -162,10 +169,6 @@ class ThroughputModel:
     def bottleneck(self) -> Bottleneck:
         """The kind of it; `binding` names the resource too."""
         return self.binding.bottleneck
-
-
-def _walled(rate: float, wall: Wall | None) -> float:
-    return rate if wall is None else min(rate, wall.samples_per_s)
 
 
 def _margin(fitted: Fitted, error_sd: float, workers: int) -> float:

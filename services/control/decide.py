@@ -266,7 +266,7 @@ def _notes(
 def _capacity_notes(capacity: LearnedCapacity, planned: int, limits: Limits) -> tuple[Reason, ...]:
     """What keeps C(n) from allowing more."""
     wall = capacity.model.wall
-    if wall is not None and planned >= wall.workers:
+    if wall is not None and planned >= wall.workers and wall.bounds(planned + 1):
         return (Reason.NO_GAIN,)
     return (Reason.AT_REACH,) if capacity.reach <= planned < limits.workers_max else ()
 

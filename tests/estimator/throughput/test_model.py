@@ -132,6 +132,15 @@ def test_a_demand_beyond_reach_gets_the_reach_and_the_next_tick_sees_further() -
     assert model.workers_for(30_000.0, workers_max=64) == 9
 
 
+def test_a_curve_that_promises_nothing_beyond_what_was_seen_is_put_to_the_test_when_the_slo_is_broken() -> (
+    None
+):
+    steep = Pool(contended(contention=0.15))
+    model = taught(GUESS, [steep.window(n) for n in (4, 6, 9)])
+
+    assert model.workers_for(1e6, workers_max=64, slo_broken=True) == 18
+
+
 def test_one_more_than_there_may_be_says_that_the_limit_binds() -> None:
     model = taught(GUESS, [POOL.window(4), POOL.window(6)])
 
@@ -244,6 +253,15 @@ def test_a_resize_that_gave_next_to_nothing_is_not_repeated() -> None:
     assert model.wall is not None
     assert model.samples_per_s(30) <= 1.01 * 8000.0
     assert model.workers_for(20_000.0, workers_max=64) <= 12
+
+
+def test_a_stair_is_no_wall_for_who_goes_further() -> None:
+    stairs = Pool(lambda n: 1000.0 * (3 * (n // 4) + min(n % 4, 3)))
+
+    model = into_a_wall(stairs, 3, 4)
+
+    assert model.samples_per_s(4) <= 1.01 * 3000.0
+    assert model.workers_for(3500.0, workers_max=64) > 4
 
 
 def test_a_resize_that_did_what_was_expected_is_no_wall() -> None:
