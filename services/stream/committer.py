@@ -50,6 +50,7 @@ class Committer:
         self._every_s = every_s
         self._now_s = now_s
         self._committed_at_s = now_s()
+        self._known: tuple[int, ...] = ()
         self._topic_id = ""
         self._looked_at_s = float("-inf")
         self._told: set[tuple[int, int, int]] = set()
@@ -110,11 +111,12 @@ class Committer:
 
         The group is asked before the ledger: the ledger moves on meanwhile, never the group.
         """
-        before = self._ledger.progress()
-        if self._topic_id and not before.topic_id:
-            self._ledger.open({}, topic_id=self._topic_id)
-        commits = self._topic.committed(before.watermarks)
+        self._known = self._known or tuple(self._ledger.progress().watermarks)
+        commits = self._topic.committed(self._known)
         progress = self._ledger.progress()
+        self._known = tuple(progress.watermarks)
+        if self._topic_id and not progress.topic_id:
+            self._ledger.open({}, topic_id=self._topic_id)
         self._tell_quarantined(progress)
         reset = reset_needed(progress, commits, topic_id=self._topic_id)
         if reset is not None:

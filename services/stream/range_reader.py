@@ -106,9 +106,8 @@ class RangeReader:
         """Wait for records and keep them. Touches no record by itself unless an event is among them."""
         wanted = max(1, min(limit, self._end - self._read_to))
         messages = self._consumer.consume(wanted, timeout_s)
-        events: list[Message] = []
-        if any(map(Message.error, messages)):  # hardly ever, and looked for in every record: no Python here
-            events = [message for message in messages if message.error() is not None]
+        events = [message for message in messages if message.error() is not None]
+        if events:
             messages = [message for message in messages if message.error() is None]
         self._ahead = messages
         if self._ahead:
