@@ -24,7 +24,7 @@ class NotAllowed(Refused):
 
 @dataclass(frozen=True, slots=True)
 class KedaScaler:
-    """The four questions of KEDA. `secret` must be in the trigger's metadata unless it is empty."""
+    """The four questions of KEDA. `secret`, unless it is empty, must be in the trigger's metadata."""
 
     wishes: Wishes
     secret: str = ""
@@ -50,10 +50,14 @@ class KedaScaler:
                 told = active
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def _wish(self, name: str, metadata: Mapping[str, str]) -> Wish:
-        given = metadata.get("secret", "")
+    def admit(self, metadata: Mapping[str, str]) -> None:
+        """Raises NotAllowed. KEDA resolves `secretFromEnv` to the variable's value, and keeps its name."""
+        given = metadata.get("secret") or metadata.get("secretFromEnv") or ""
         if self.secret and not hmac.compare_digest(given.encode(), self.secret.encode()):
-            raise NotAllowed("the trigger's metadata has no `secret`, or a wrong one")
+            raise NotAllowed("the trigger's metadata has no `secret` or `secretFromEnv`, or a wrong one")
+
+    async def _wish(self, name: str, metadata: Mapping[str, str]) -> Wish:
+        self.admit(metadata)
         job = metadata.get("job") or name
         try:
             wish = await self.wishes.latest(job)

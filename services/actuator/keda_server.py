@@ -96,9 +96,12 @@ class _Questions:
                 yield self.of["IsActiveResponse"](result=active)
 
     async def metric_spec(self, ref: Any, context: Any) -> Any:
-        """A constant target of 1: KEDA reads it only when the ScaledObject changes."""
+        """A constant target of 1: KEDA reads it only when the ScaledObject changes.
+
+        Answered before there is a decision too: without it KEDA could not make its autoscaler.
+        """
         async with _telling(context):
-            await self.scaler.size(ref.name, dict(ref.scalerMetadata))
+            self.scaler.admit(dict(ref.scalerMetadata))
             spec = self.of["MetricSpec"](metricName=METRIC, targetSizeFloat=1.0)
             return self.of["GetMetricSpecResponse"](metricSpecs=[spec])
 

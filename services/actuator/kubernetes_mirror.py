@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 _RETRY_FIRST_S = 0.2
 _RETRY_LONGEST_S = 10.0
-_ABSENT_RETRY_S = 300.0
+_ABSENT_RETRY_S = 60.0
 
 
 class Mirror(Generic[T]):

@@ -12,7 +12,12 @@ from services.control.errors import Rejected
 from services.control.types import PoolResize, Victims
 
 FENCE, DECISION = "penstock/fence", "penstock/decision"
-_VICTIMS = {"Deployment": Victims.ANY, "ReplicaSet": Victims.ANY, "StatefulSet": Victims.HIGHEST}
+_VICTIMS = {
+    ("apps", "Deployment"): Victims.ANY,
+    ("apps", "ReplicaSet"): Victims.ANY,
+    ("apps", "StatefulSet"): Victims.HIGHEST,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Victims.HIGHEST,  # its leaders are a StatefulSet
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +43,12 @@ class TargetSpec:
 
     @property
     def victims(self) -> Victims:
-        """Who can be chosen to leave: a ReplicaSet heeds the deletion cost, a StatefulSet its ordinals."""
-        return _VICTIMS.get(self.kind, Victims.NONE) if self.ref.group == "apps" else Victims.NONE
+        """Who leaves: a ReplicaSet heeds the deletion cost, a StatefulSet its ordinals.
+
+        >>> TargetSpec("ads").victims, TargetSpec("ads", "ray.io/v1", "RayCluster").victims
+        (<Victims.ANY: 'any'>, <Victims.NONE: 'none'>)
+        """
+        return _VICTIMS.get((self.ref.group, self.kind), Victims.NONE)
 
 
 @dataclass(frozen=True, slots=True)

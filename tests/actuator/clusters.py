@@ -1,7 +1,8 @@
-"""Kubernetes pools under test: on the API server of the tests, or on a real control plane."""
+"""Pools on the API server of the tests: sized by us, and by KEDA."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,14 +10,18 @@ from dataclasses import dataclass
 from functools import cache
 from math import inf
 
+from services.actuator.keda_pool import KedaPool
 from services.actuator.kubernetes_access import Access, Token
 from services.actuator.kubernetes_pool import KubernetesPool
 from services.actuator.kubernetes_target import TargetSpec
+from services.actuator.wish import MemoryWishes
 from services.control.types import PoolState
 from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
 from tests.actuator.kubernetes_server import ApiServer, api_server
 from tests.actuator.kubernetes_store import Thing
 from tests.actuator.rigs import until
+
+HPAS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 
 
 def workload(name: str, *, replicas: int = 0) -> Thing:
@@ -72,3 +77,44 @@ async def cluster_rig(kind: str = "Deployment") -> AsyncIterator[ClusterRig]:
         rig = ClusterRig(server, TargetSpec("ads", kind=kind))
         async with rig.pool:
             yield rig
+
+
+@dataclass
+class KedaRig:
+    """A pool that KEDA sizes, and a KEDA that asks often and follows at once."""
+
+    server: ApiServer
+    pool: KedaPool
+    wishes: MemoryWishes
+
+    async def follow(self) -> None:
+        """Be KEDA, for ever."""
+        while True:
+            wish = await self.wishes.latest("ads")
+            target = self.server.store.get(DEPLOYMENTS, "ads")
+            if wish is not None and wish.workers != target["spec"]["replicas"]:
+                spec = {**target["spec"], "replicas": wish.workers}
+                self.server.store.put(DEPLOYMENTS, {**target, "spec": spec})
+                self.server.controllers.reconcile()
+            await asyncio.sleep(0.02)
+
+    async def until(self, condition: Callable[[PoolState], bool], what: str) -> PoolState:
+        return await until(self.pool, condition, what)
+
+    def kill(self, worker: str) -> None:
+        self.server.controllers.lose(worker)
+
+
+@asynccontextmanager
+async def keda_rig() -> AsyncIterator[KedaRig]:
+    """A rig whose target has a ScaledObject, its pool open and its KEDA at work."""
+    async with cluster_rig() as cluster:
+        ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "ads"}
+        spec = {"scaleTargetRef": ref}
+        cluster.server.store.put(HPAS, {"metadata": {"name": "keda-hpa-ads"}, "spec": spec})
+        wishes = MemoryWishes()
+        async with KedaPool("ads", cluster.target, wishes, access=cluster.pool._access) as pool:
+            rig = KedaRig(cluster.server, pool, wishes)
+            keda = asyncio.create_task(rig.follow())
+            yield rig
+            keda.cancel()

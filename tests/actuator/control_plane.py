@@ -23,6 +23,7 @@ from tests.actuator.rigs import until
 
 RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes" / "pool-rbac.yaml"
 _WITHIN_S = 90.0
+_TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
 
 
 def lacking() -> str:
@@ -60,7 +61,7 @@ class PlaneRig:
         for document in rbac(self.namespace, self.kind):
             await create(self.admin, self._path_of(document), document)
         account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/penstock/token"
-        self.token = (await create(self.admin, account, {"spec": {}}))["status"]["token"]
+        self.token = (await create(self.admin, account, _TOKEN_REQUEST))["status"]["token"]
         self.pool = self.another()
 
     def another(self) -> KubernetesPool:

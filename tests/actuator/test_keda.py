@@ -130,6 +130,7 @@ async def test_nothing_is_made_up(generated: tuple[Any, Any]) -> None:
             raise StateUnavailable("Redis does not answer")
 
     async with asking(generated, MemoryWishes()) as keda:
+        assert (await keda.stub.GetMetricSpec(keda.ref())).metricSpecs, "the target needs no decision"
         code, told = await keda.refusal()
         assert (code, told) == (
             grpc.StatusCode.UNAVAILABLE,
@@ -144,6 +145,7 @@ async def test_the_secret_is_asked_for(generated: tuple[Any, Any]) -> None:
     await wishes.publish("ads", ask(2))
     async with asking(generated, wishes, secret=SESAME) as keda:
         assert await keda.size(secret=SESAME) == 2.0
+        assert await keda.size(secretFromEnv=SESAME) == 2.0, "as KEDA passes it on from a variable"
         for wrong in ({}, {"secret": "sesame"}):
             code, _ = await keda.refusal(**wrong)
             assert code is grpc.StatusCode.UNAUTHENTICATED

@@ -11,13 +11,12 @@ from services.actuator.kubernetes_api import Conflict
 from services.actuator.kubernetes_target import DECISION, FENCE, TargetSpec
 from services.control.errors import Fenced, PoolUnavailable, Rejected
 from services.control.types import Victims, WorkerPhase
-from tests.actuator.clusters import ClusterRig, cluster_rig, workload
+from tests.actuator.clusters import HPAS, ClusterRig, cluster_rig, workload
 from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE, PODS
 from tests.actuator.kubernetes_server import ApiServer, Fault, api_server
 from tests.actuator.rigs import ask, ids, refusal, settled, until
 from tests.waiting import eventually_async
 
-HPAS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 RAY_CLUSTERS = f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayclusters"

@@ -11,9 +11,9 @@ import pytest
 from services.actuator import MemoryPool, RecommendPool
 from services.control.errors import Fenced, Rejected
 from services.control.ports import WorkerPool
-from services.control.types import PoolState, WorkerPhase
+from services.control.types import PoolState, Victims, WorkerPhase
 from tests.actuator import control_plane
-from tests.actuator.clusters import cluster_rig
+from tests.actuator.clusters import cluster_rig, keda_rig
 from tests.actuator.containers import docker_rig, lacking
 from tests.actuator.rigs import HandClock, MemoryRig, ProcessRig, Rig, ask, fake_pool, ids, settled
 
@@ -31,6 +31,9 @@ async def acting(kind: str, run_dir: Path) -> AsyncIterator[Rig]:
     elif kind == "kubernetes":
         async with cluster_rig() as cluster:
             yield cluster
+    elif kind == "keda":
+        async with keda_rig() as pulled:
+            yield pulled
     elif kind == "control plane":
         async with control_plane.plane_rig() as plane:
             yield plane
@@ -41,15 +44,23 @@ async def acting(kind: str, run_dir: Path) -> AsyncIterator[Rig]:
             yield docker
 
 
-@pytest.fixture(params=["memory", "process", "kubernetes", *PLANE, DOCKER])
+@pytest.fixture(params=["memory", "process", "kubernetes", "keda", *PLANE, DOCKER])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Every pool that acts."""
     async with acting(request.param, tmp_path) as made:
         yield made
 
 
+@pytest.fixture(params=["memory", "process", "kubernetes", *PLANE, DOCKER])
+async def choosing(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    """Every pool whose leavers can be chosen."""
+    async with acting(request.param, tmp_path) as made:
+        assert made.pool.capabilities().victims is Victims.ANY
+        yield made
+
+
 @pytest.fixture(
-    params=["memory", "process", "kubernetes", *PLANE, DOCKER, "recommend", "recommend, watching"]
+    params=["memory", "process", "kubernetes", "keda", *PLANE, DOCKER, "recommend", "recommend, watching"]
 )
 async def any_pool(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[WorkerPool]:
     """Every pool, those that never act included."""
@@ -118,39 +129,39 @@ async def test_a_duplicate_resize_is_one(rig: Rig) -> None:
     assert await rig.until(settled(2), "still two") == before
 
 
-async def test_the_workers_to_remove_are_the_ones_that_go(rig: Rig) -> None:
-    await rig.pool.resize(ask(3))
-    before = await rig.until(settled(3), "three ready workers")
+async def test_the_workers_to_remove_are_the_ones_that_go(choosing: Rig) -> None:
+    await choosing.pool.resize(ask(3))
+    before = await choosing.until(settled(3), "three ready workers")
     leaving, *staying = sorted(ids(before, WorkerPhase.READY))
 
-    await rig.pool.resize(ask(2, remove=(leaving,)))
+    await choosing.pool.resize(ask(2, remove=(leaving,)))
 
-    state = await rig.until(settled(2), "two ready workers")
+    state = await choosing.until(settled(2), "two ready workers")
     assert ids(state, WorkerPhase.READY) == set(staying)
     assert state.failures == 0
 
 
-async def test_a_removal_repeated_takes_nobody_else(rig: Rig) -> None:
-    await rig.pool.resize(ask(3))
-    before = await rig.until(settled(3), "three ready workers")
+async def test_a_removal_repeated_takes_nobody_else(choosing: Rig) -> None:
+    await choosing.pool.resize(ask(3))
+    before = await choosing.until(settled(3), "three ready workers")
     leaving, *staying = sorted(ids(before, WorkerPhase.READY))
 
     for _ in range(3):
-        await rig.pool.resize(ask(2, remove=(leaving,)))
-        await rig.until(settled(2), "two ready workers")
+        await choosing.pool.resize(ask(2, remove=(leaving,)))
+        await choosing.until(settled(2), "two ready workers")
 
-    assert ids(await rig.pool.observe(), WorkerPhase.READY) == set(staying)
+    assert ids(await choosing.pool.observe(), WorkerPhase.READY) == set(staying)
 
 
-async def test_without_a_choice_the_youngest_go(rig: Rig) -> None:
-    await rig.pool.resize(ask(1))
-    oldest = await rig.until(settled(1), "one ready worker")
-    await rig.pool.resize(ask(3))
-    await rig.until(settled(3), "three ready workers")
+async def test_without_a_choice_the_youngest_go(choosing: Rig) -> None:
+    await choosing.pool.resize(ask(1))
+    oldest = await choosing.until(settled(1), "one ready worker")
+    await choosing.pool.resize(ask(3))
+    await choosing.until(settled(3), "three ready workers")
 
-    await rig.pool.resize(ask(1))
+    await choosing.pool.resize(ask(1))
 
-    state = await rig.until(settled(1), "one ready worker again")
+    state = await choosing.until(settled(1), "one ready worker again")
     assert ids(state, WorkerPhase.READY) == ids(oldest, WorkerPhase.READY)
 
 
