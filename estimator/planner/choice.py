@@ -28,7 +28,7 @@ SPREAD_MAX = 10
 """Beyond this many candidates only some are tried at first."""
 
 
-FACTORS = (1.02, 1.05, 1.1, 1.2, 1.4)
+FACTORS = (1.05, 1.15, 1.4)
 """Traffic higher or lower by these is tried, to say what would change the decision."""
 
 
