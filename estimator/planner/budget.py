@@ -9,7 +9,7 @@ DAYS = 7.0
 BUCKETS = 28
 PRICE_AT = 0.06
 """Price of a late sample at the target's own rate: PRICE_AT / late_share_target works of a sample."""
-SWING_MAX = 10.0
+SWING_MAX = 5.0
 """How far feedback may move the price, either way."""
 
 
@@ -51,11 +51,11 @@ class ErrorBudget:
     def price(self, target: float) -> float:
         """What a late sample costs, in works of one sample (the worker time that training it takes).
 
-        Too much late so far makes lateness dearer, by the square of the ratio; too
-        little makes it cheaper.
+        Too much late so far makes lateness dearer, in proportion; too little makes it
+        cheaper. What one bad hour has spent is gone: no price brings it back.
         """
         target = min(max(target, 1e-6), 1.0)
-        swing = (self.late_share(target) / target) ** 2
+        swing = self.late_share(target) / target
         return PRICE_AT / target * min(max(swing, 1 / SWING_MAX), SWING_MAX)
 
 

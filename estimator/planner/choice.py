@@ -21,14 +21,14 @@ RESIZE_SHARE = 1.3
 NOTHING = 0.01
 """Traffic below this share of what one worker trains needs none at once."""
 GIVE_BACK_SHARE = 4.0
-"""Giving back costs as much as one worker for this many times lead time + SLO."""
-FULL = 0.96
+"""Giving back costs as much more as one worker for this many times lead time + SLO, unless it lasts."""
+FULL = 1.0
 """A pool is full when typical traffic is this share of what it can train."""
 SPREAD_MAX = 10
 """Beyond this many candidates only some are tried at first."""
 
 
-FACTORS = (1.02, 1.05, 1.1, 1.2, 1.4)
+FACTORS = (1.05, 1.15, 1.4)
 """Traffic higher or lower by these is tried, to say what would change the decision."""
 
 
@@ -153,29 +153,27 @@ class Weighing:
         held = candidates * (timing.steps * timing.step_s)
         costs = (
             held
-            + self._further(candidates, curve)
+            + self._resizing(candidates, curve)
             + (outcome[:, LEFT] + self.price * (late + stuck + OVERDUE_SHARE * overdue)) / one
         )
         arrive = self.futures.chances @ self.futures.rates.sum(axis=1) * timing.step_s + seen.lag
         return candidates, costs, late / max(float(arrive), 1e-9)
 
-    def _further(self, candidates: Counts, curve: Floats) -> Floats:
-        """What each change costs, and what is held after the horizon because of it.
+    def _resizing(self, candidates: Counts, curve: Floats) -> Floats:
+        """What each change costs. Giving back costs more, the sooner it will be missed.
 
-        What is asked for now can be given back by then. What is given back now is spared until
-        traffic needs it again; that must pay for the two resizes that it may come to.
+        A worker given back is spared until typical traffic needs it again. That may make up for the
+        surcharge, but for no more: else going down and up again would pay for itself.
         """
         seen, timing = self.seen, self.timing
-        up = RESIZE_SHARE * timing.lead_time_s + seen.pause_s * seen.ready
-        down = GIVE_BACK_SHARE * (timing.lead_time_s + timing.slo_s) + seen.pause_s * seen.ready
+        resize = RESIZE_SHARE * timing.lead_time_s + seen.pause_s * seen.ready
         peak = np.maximum.accumulate(self.futures.further)
         able = FULL * curve[candidates] + NOTHING * float(curve[1])
         spared_s = timing.bin_s * np.searchsorted(peak, able, side="right")
-        spared = np.maximum(seen.requested - candidates, 0) * spared_s
-        held = seen.requested * timing.bin_s * len(peak)
-        costs: Floats = held - spared + np.sign(candidates - seen.requested).clip(0) * up
-        costs[candidates < seen.requested] += down
-        return costs
+        given_back = np.maximum(seen.requested - candidates, 0)
+        surcharge = GIVE_BACK_SHARE * (timing.lead_time_s + timing.slo_s) - given_back * spared_s
+        costs: Floats = np.where(candidates == seen.requested, 0.0, resize)
+        return costs + np.where(given_back > 0, np.maximum(surcharge, 0.0), 0.0)
 
     def _arriving_s(self, lead_s: float) -> Floats:
         """Seconds until each start is ready. One that is overdue may take as long again as it is late."""

@@ -32,6 +32,7 @@ def names(keys: Keys, job: str) -> _Named:
             keys.traffic(job),
             keys.traffic(job, "PART"),
             keys.snapshot(job),
+            keys.wish(job),
         ),
         of_all=(
             keys.jobs(),
@@ -84,10 +85,10 @@ def test_every_key_is_documented() -> None:
     written = {
         keys.state(job), keys.fence(job), keys.decisions(job), keys.assignment(job), keys.workers(job),
         keys.report(job, "WORKER"), keys.ledger(job), keys.ledger(job, "PART"), keys.traffic(job),
-        keys.traffic(job, "PART"),
+        keys.traffic(job, "PART"), keys.wish(job),
         keys.snapshot(job), keys.jobs(), keys.jobs_version(), keys.tokens(), keys.audit(), keys.events(),
         keys.leader(), keys.leader_token(),
     }  # fmt: skip
 
     assert documented == written
-    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 17  # `prefix` and 16 methods
+    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 18  # `prefix` and 17 methods

@@ -25,8 +25,8 @@ def test_on_target_nothing_moves_the_price() -> None:
 
 
 def test_too_much_late_makes_lateness_dearer_and_too_little_cheaper() -> None:
-    assert spent(0.02).price(0.01) == pytest.approx(4 * ErrorBudget().price(0.01))
-    assert spent(0.005).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / 4)
+    assert spent(0.02).price(0.01) == pytest.approx(2 * ErrorBudget().price(0.01))
+    assert spent(0.005).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / 2)
 
 
 def test_one_bad_day_of_a_new_job_is_no_panic() -> None:
