@@ -45,7 +45,8 @@ class ScalingSettings(SettingsGroup):
     pause_s: NonNegativeFloat = 0.0
     """How long training stops for a resize. Zero with leases."""
     rule: str = "penstock"
-    """The sizing rule: `penstock` or `reactive`."""
+    """The sizing rule: `penstock`, or a peer's to compare with: `reactive`, `hpa`, `keda`, `flink`,
+    `autopilot`, `madu`, `kale`, `static-max`, `static-mean`."""
     rule_options: dict[str, float] = Field(default_factory=dict)
     """Knobs of the rule, by name."""
     mode: Mode = Mode.ACT

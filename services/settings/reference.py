@@ -105,8 +105,8 @@ def _type_name(annotation: Any) -> str:
         return " or ".join(f"`{value}`" for value in arguments)
     if origin is Annotated:
         return _type_name(arguments[0])
-    names = [_type_name(argument) for argument in arguments if argument is not type(None)]
-    wording = {list: "list of {}", dict: "mapping of {} to {}"}
+    names = [_type_name(argument) for argument in arguments if argument not in (type(None), ...)]
+    wording = {list: "list of {}", tuple: "list of {}", dict: "mapping of {} to {}"}
     return wording[origin].format(*names) if origin in wording else " or ".join(names)
 
 

@@ -97,7 +97,7 @@ def judge(
     tasks: list[PolicyChoice | float] = [*choices, *prices]
     points: list[OraclePoint] = []
     figures: dict[str, tuple[Figures, Run]] = {}
-    for task, result in _work(contest, tasks, jobs):
+    for task, result in _work(contest, course, tasks, jobs):
         if isinstance(result, OraclePoint):
             points.append(result)
             tell(f"oracle at price {result.price:.2g}")
@@ -129,11 +129,13 @@ Task = PolicyChoice | float
 Result = tuple[Figures, Run] | OraclePoint
 
 
-def _work(contest: Contest, tasks: Iterable[Task], jobs: int) -> Iterator[tuple[Task, Result]]:
+def _work(
+    contest: Contest, course: Course, tasks: Iterable[Task], jobs: int
+) -> Iterator[tuple[Task, Result]]:
     """The tasks' results as they come."""
     tasks = list(tasks)
     if jobs <= 1 or len(tasks) <= 1:
-        _prepare(contest)
+        _prepare(contest, course)
         for task in tasks:
             yield task, _do(task)
         return
@@ -159,8 +161,8 @@ _HERE: list[tuple[Contest, Course, Forecaster]] = []
 """The contest of this process: set once, so that a task carries only its own name."""
 
 
-def _prepare(contest: Contest) -> None:
-    _HERE[:] = [(contest, contest.course(), Remembered(forecaster_named(contest.forecaster)))]
+def _prepare(contest: Contest, course: Course | None = None) -> None:
+    _HERE[:] = [(contest, course or contest.course(), Remembered(forecaster_named(contest.forecaster)))]
 
 
 def _do(task: Task) -> Result:
