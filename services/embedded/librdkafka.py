@@ -19,6 +19,9 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -65,8 +68,9 @@ class EmbeddedKafka:
         if self._cluster is not None:
             return
         library = _load()
-        self._library, self._client = library, _new_client(library)
-        self._cluster = library.rd_kafka_mock_cluster_new(self._client, self._brokers)
+        with _signals_blocked():
+            self._library, self._client = library, _new_client(library)
+            self._cluster = library.rd_kafka_mock_cluster_new(self._client, self._brokers)
         if self._cluster is None:
             self.stop()
             raise StartFailed(f"librdkafka could not start {self._brokers} broker(s)", log="")
@@ -154,6 +158,19 @@ def find_library() -> Path:
         "Reinstall it with `pip install --force-reinstall --only-binary :all: confluent-kafka`, "
         "or use a Kafka of your own."
     )
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """For as long as threads are started: they inherit it, and never see a signal.
+
+    The brokers' thread ends for good when a signal interrupts its wait, a child's death, say.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _load() -> ctypes.CDLL:

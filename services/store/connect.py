@@ -66,11 +66,18 @@ async def asking(client: redis.asyncio.Redis, command: str) -> AsyncIterator[Non
     """Wait for `command` no longer than the client's timeout, connecting included.
 
     Raises StateUnavailable, naming the command and the server, for whatever Redis or the network
-    may do. After a timeout nobody knows whether the command was carried out.
+    may do. After a timeout nobody knows whether the command was carried out. Whoever is cancelled
+    meanwhile is cancelled: the client's own `wait_for` may forget that before Python 3.12.
     """
-    with translating(client, command):
-        async with asyncio.timeout(client.connection_pool.connection_kwargs.get("socket_timeout")):
-            yield
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        with translating(client, command):
+            async with asyncio.timeout(client.connection_pool.connection_kwargs.get("socket_timeout")):
+                yield
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 @contextmanager

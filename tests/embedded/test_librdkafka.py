@@ -197,3 +197,25 @@ def test_a_library_that_did_not_come_in_a_wheel_is_explained(
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(NotInstalled, match="pip install confluent-kafka"):
         find_library()
+
+
+_SIGNALLED = """
+import ctypes, os, signal
+from confluent_kafka.admin import AdminClient
+from services.embedded.librdkafka import EmbeddedKafka
+
+signal.signal(signal.SIGUSR1, lambda *_: None)
+with EmbeddedKafka() as kafka:
+    for thread in os.listdir("/proc/self/task"):
+        ctypes.CDLL(None).tgkill(os.getpid(), int(thread), signal.SIGUSR1)
+    print(len(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10).brokers))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="tells threads apart by /proc")
+def test_a_signal_to_any_thread_leaves_the_brokers_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNALLED], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.stdout.strip() == "1", done.stderr

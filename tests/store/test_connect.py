@@ -11,7 +11,7 @@ import pytest
 from services.control.errors import StateUnavailable
 from services.embedded.redis import EmbeddedRedis
 from services.settings.root import RedisSettings
-from services.store.connect import address_of, connect, connect_sync, translating
+from services.store.connect import address_of, asking, connect, connect_sync, translating
 from services.store.errors import InvalidRedisUrl
 from services.store.keys import Keys
 from services.store.redis_state import RedisState
@@ -105,3 +105,21 @@ def test_a_worker_s_client_finds_a_restarted_server_again(own_server: EmbeddedRe
         own_server.restart()
 
         assert client.ping()
+
+
+async def test_a_cancellation_that_the_client_forgets_is_not_lost() -> None:
+    client = connect(RedisSettings())  # nothing is sent
+
+    async def ask_for_ever() -> None:
+        while True:
+            async with asking(client, "PING"):
+                with suppress(asyncio.CancelledError):  # as the client may, in the wrong moment
+                    await asyncio.Event().wait()
+
+    asks = asyncio.create_task(ask_for_ever())
+    await asyncio.sleep(0)
+    asks.cancel()
+    await asyncio.wait([asks], timeout=5)
+
+    assert asks.cancelled()
+    await client.aclose()
