@@ -96,7 +96,10 @@ def wiring() -> FakeWiring:
 
 
 def a_controller(wiring: FakeWiring, *jobs: str) -> Controller:
-    settings = Settings.model_validate({"jobs": {job: {"topic": job} for job in jobs}})
+    # A rule that needs no compiler: what is tested here must not wait for one.
+    settings = Settings.model_validate(
+        {"jobs": {job: {"topic": job, "scaling": {"rule": "reactive"}} for job in jobs}}
+    )
     return Controller(settings, wiring, CollectorRegistry())
 
 

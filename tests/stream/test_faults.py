@@ -410,7 +410,12 @@ def test_a_broker_that_dies_and_comes_back_costs_no_sample(redis_url: str, group
             kafka.start_broker(1)
             produce(kafka.bootstrap, "clicks", {0: 300, 1: 300})
             progress = trained_all(settings, 1_600)
-            eventually(lambda: committed(settings, 2) == {0: 800, 1: 800}, within_s=60, what="the commit")
+            eventually(
+                lambda: committed(settings, 2) == {0: 800, 1: 800},
+                within_s=60,
+                every_s=1.0,
+                what="the commit",
+            )
 
     assert progress.watermarks == {0: 800, 1: 800}
     assert progress.lost == progress.repeated == 0
