@@ -196,7 +196,7 @@ def test_a_ledger_lost_under_a_running_worker_is_opened_again(
     with training(settings, "a", "b") as crew:
         produce(kafka.bootstrap, topic, {0: 300, 1: 300})
         trained_all(settings, 600)
-        eventually(lambda: committed(settings, 2) == {0: 300, 1: 300}, what="the commit")
+        eventually(lambda: committed(settings, 2) == {0: 300, 1: 300}, every_s=0.5, what="the commit")
         with Redis.from_url(redis_url) as client:
             client.flushdb()
         produce(kafka.bootstrap, topic, {0: 50, 1: 50})

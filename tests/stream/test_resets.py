@@ -95,7 +95,7 @@ def test_an_operators_reset_of_the_group_is_adopted_under_a_higher_epoch(
     produce(every_kafka.bootstrap, topic, {0: 100, 1: 40})
     with capture_logs() as logs, training(settings, "a") as (worker,):
         trained_all(settings, 140)
-        eventually(lambda: committed(settings, 2) == {0: 100, 1: 40}, what="the commit")
+        eventually(lambda: committed(settings, 2) == {0: 100, 1: 40}, every_s=0.5, what="the commit")
         eventually(lambda: progress_of(settings).committed, what="the commit is known to the ledger")
         epoch = progress_of(settings).epoch
 
