@@ -36,7 +36,9 @@ class Topic:
         self._group = group
         self._where = kafka.bootstrap
         self._timeout_s = kafka.timeout_s
+        self._kafka = kafka
         self._admin = AdminClient(kafka.client(log_level=2))
+        self._coordinator = _Coordinator(kafka, group)
         self.consumer = Consumer(kafka.client(**_reading(group)))
         """Reads ranges by manual assignment; never a member of the group."""
         self._partitions: tuple[int, ...] = ()
@@ -45,6 +47,7 @@ class Topic:
     def close(self) -> None:
         """Close the connections."""
         self.consumer.close()
+        self._coordinator.close()
 
     def partitions(self) -> tuple[int, ...]:
         """The partitions that there are now."""
@@ -88,8 +91,8 @@ class Topic:
     def committed(self, partitions: Iterable[int]) -> dict[int, Commit]:
         """What the group has committed; partitions that it never committed are left out."""
         asked = [TopicPartition(self.name, partition) for partition in partitions]
-        with self._asking():
-            found = self.consumer.committed(asked, timeout=self._timeout_s)
+        with self._asking(), self._asking_coordinator() as coordinator:
+            found = coordinator.reader.committed(asked, timeout=self._timeout_s)
         commits = {}
         for answer in found:
             if answer.error is not None:
@@ -143,15 +146,27 @@ class Topic:
         mark = "" if epoch is None else mark_of(epoch)
         wanted = [TopicPartition(self.name, p, offset, mark) for p, offset in offsets.items()]
         try:
-            (answer,) = self._admin.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(self._group, wanted)], request_timeout=self._timeout_s
-            ).values()
-            places = answer.result().topic_partitions
+            with self._asking_coordinator() as coordinator:
+                (answer,) = coordinator.admin.alter_consumer_group_offsets(
+                    [ConsumerGroupTopicPartitions(self._group, wanted)], request_timeout=self._timeout_s
+                ).values()
+                places = answer.result().topic_partitions
         except KafkaException as error:
             raise CommitRefused(self._group, self.name, error.args[0]) from error
         for place in places:
             if place.error is not None:
                 raise CommitRefused(self._group, self.name, place.error)
+
+    @contextmanager
+    def _asking_coordinator(self) -> Iterator[_Coordinator]:
+        """After a failure the next call has new clients: one that knew the coordinator of before a
+        broker's death was seen to wait for it for ever, while a new one was answered."""
+        try:
+            yield self._coordinator
+        except KafkaException:
+            before, self._coordinator = self._coordinator, _Coordinator(self._kafka, self._group)
+            before.close()
+            raise
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -162,6 +177,20 @@ class Topic:
 
     def _meaning(self, error: KafkaError) -> StreamError:
         return explain(error, topic=self.name, where=self._where)
+
+
+class _Coordinator:
+    """The clients that ask for the group's commits and make them; neither is a member."""
+
+    def __init__(self, kafka: KafkaSettings, group: str) -> None:
+        self.reader = Consumer(
+            kafka.client(**{"group.id": group, "enable.auto.commit": False, "log_level": 2})
+        )
+        self.admin = AdminClient(kafka.client(log_level=2))
+
+    def close(self) -> None:
+        """Close the connections; the admin client's go with it."""
+        self.reader.close()
 
 
 def _reading(group: str) -> dict[str, str | int | bool]:

@@ -18,7 +18,7 @@ from services.controller.desk import Caller
 from services.controller.snapshot import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
-from services.settings.job import MeterSettings, SloSettings
+from services.settings.job import MeterSettings, ScalingSettings, SloSettings
 from services.store.jobs import MemoryJobs
 from services.store.snapshots import MemorySnapshots
 from shuffler.lease import Progress
@@ -95,11 +95,12 @@ def wiring() -> FakeWiring:
     return FakeWiring()
 
 
+REACTIVE = ScalingSettings(rule="reactive")
+"""A rule that needs no compiler: what is tested here must not wait for one."""
+
+
 def a_controller(wiring: FakeWiring, *jobs: str) -> Controller:
-    # A rule that needs no compiler: what is tested here must not wait for one.
-    settings = Settings.model_validate(
-        {"jobs": {job: {"topic": job, "scaling": {"rule": "reactive"}} for job in jobs}}
-    )
+    settings = Settings.model_validate({"jobs": {job: {"topic": job, "scaling": REACTIVE} for job in jobs}})
     return Controller(settings, wiring, CollectorRegistry())
 
 
@@ -225,12 +226,12 @@ async def test_a_job_made_at_run_time_runs_and_a_deleted_one_drains(wiring: Fake
 
     async with running(controller) as ticks:
         await eventually_async(lambda: ticks, what="a tick")
-        await controller.desk.create("views", JobSettings(topic="views"), BY)
+        await controller.desk.create("views", JobSettings(topic="views", scaling=REACTIVE), BY)
         await eventually_async(lambda: any(tick.job == "views" for tick in ticks), what="the new job")
         await controller.desk.delete("views", BY, expected=None, forget=True)
         await eventually_async(lambda: wiring.forgotten == ["views"], what="the job forgotten")
         await eventually_async(lambda: not controller.book.leaving, what="the name free again")
-        await controller.desk.create("views", JobSettings(topic="views"), BY)
+        await controller.desk.create("views", JobSettings(topic="views", scaling=REACTIVE), BY)
 
     assert wiring.pools["views"].requested == 0
     assert set(controller.jobs) == {"clicks", "views"}
