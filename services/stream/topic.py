@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -23,6 +24,14 @@ from services.stream.offsets import begin_offsets, explain, stable_ends, time_of
 
 _SILENT_CLUSTER: Final = "mockCluster"
 """librdkafka's own broker: it knows no ids of topics, and does not answer when asked."""
+
+
+_MOVING: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_ASK_AGAIN_S: Final = 0.1
 
 
 class Topic:
@@ -92,7 +101,7 @@ class Topic:
         """What the group has committed; partitions that it never committed are left out."""
         asked = [TopicPartition(self.name, partition) for partition in partitions]
         with self._asking(), self._asking_coordinator() as coordinator:
-            found = coordinator.reader.committed(asked, timeout=self._timeout_s)
+            found = coordinator.commits_of(asked, timeout_s=self._timeout_s)
         commits = {}
         for answer in found:
             if answer.error is not None:
@@ -187,6 +196,21 @@ class _Coordinator:
             kafka.client(**{"group.id": group, "enable.auto.commit": False, "log_level": 2})
         )
         self.admin = AdminClient(kafka.client(log_level=2))
+
+    def commits_of(self, asked: list[TopicPartition], *, timeout_s: float) -> list[TopicPartition]:
+        """What the group has committed. Raises KafkaException.
+
+        A coordinator that is being found, moved or loaded is asked again: a first group makes Kafka
+        make the topic of commits, and the broker that will keep it says no until it does.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self.reader.committed(asked, timeout=timeout_s)
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() >= deadline_s:
+                    raise
+                time.sleep(_ASK_AGAIN_S)
 
     def close(self) -> None:
         """Close the connections; the admin client's go with it."""

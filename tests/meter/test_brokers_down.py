@@ -80,7 +80,7 @@ async def test_a_partition_without_a_leader_keeps_its_rate_and_the_others_go_on(
 
 async def test_a_replicated_topic_is_measured_on_when_a_broker_dies(cluster: ApacheKafka) -> None:
     live = new_topic(cluster, replication=3)
-    async with Metered(live, timeout_s=2.0) as metered:
+    async with Metered(live, timeout_s=2.0, window_s=1000.0) as metered:
         await warmed(metered, live)
         victim = leaders(cluster, live.topic)[0]
         cluster.kill_broker(victim)
@@ -99,7 +99,7 @@ async def test_a_coordinator_that_dies_ends_neither_the_process_nor_the_measurin
 ) -> None:
     live = new_topic(cluster, replication=3)
     live.commit({0: 0, 1: 0, 2: 0})
-    async with Metered(live, timeout_s=2.0) as metered:
+    async with Metered(live, timeout_s=2.0, window_s=1000.0) as metered:
         await warmed(metered, live)
         victim = leaders(cluster, "__consumer_offsets")[0]
         cluster.kill_broker(victim)
