@@ -113,10 +113,10 @@ def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transfor
 
     assert code == 0, log
     figures = running.figures()
-    assert figures["trained"] == figures["produced"] > 10_000
+    assert figures["trained"] == figures["produced"] > 50_000
     assert figures["repeated"] == 0
     assert figures["lost"] == 0
-    assert figures["late_share"] < 0.5, "however busy the machine is"
+    assert figures["late_share"] < 0.05
     assert figures["workers_max"] > figures["workers_min"]
     assert figures["grown"] >= 1, figures
     assert figures["shrunk"] >= 1, figures
@@ -124,7 +124,7 @@ def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transfor
     assert figures["forecast_models"]["patchtst"] > 0
     assert figures["forecast_resizes"]["patchtst"] > 0
     assert set(figures["forecast_models"]) - {"patchtst"}, "light models serve while it is trained"
-    assert 0 < figures["forecast_score"] < 0.5
+    assert 0 < figures["forecast_score"] < 0.2
     assert figures["orphans"] == 0
     assert list(running.temporary.iterdir()) == []
 

@@ -31,7 +31,10 @@ def cluster() -> Iterator[ApacheKafka]:
 def leaders(cluster: ApacheKafka, topic: str) -> list[int]:
     """Who leads each partition; -1 for nobody."""
     admin = cluster.admin()
-    found = admin.list_topics(timeout=20).topics[topic].partitions
+    known = admin.list_topics(timeout=20).topics
+    if topic not in known:
+        return [-1]  # made, and not known to the broker that was asked
+    found = known[topic].partitions
     return [found[number].leader for number in sorted(found)]
 
 
