@@ -24,6 +24,8 @@ GIVE_BACK_SHARE = 4.0
 """Giving back costs as much more as one worker for this many times lead time + SLO, unless it lasts."""
 FULL = 1.0
 """A pool is full when typical traffic is this share of what it can train."""
+TIE = 1e-4
+"""Costs that differ by less than this share are the same: the steps of a rollout are coarser than that."""
 SPREAD_MAX = 10
 """Beyond this many candidates only some are tried at first."""
 
@@ -82,7 +84,7 @@ class Weighing:
         low = max(seen.limits.workers_min, min(self._floor(curve), now))
         tried, costs, late = self._try(self._first(curve, low, now), curve)
         while True:
-            best = int(np.argmin(costs))
+            best = _cheapest(costs)
             beyond = _beyond(tried, best, low, high)
             if len(beyond) == 0:
                 break
@@ -194,6 +196,16 @@ class Weighing:
             if costs[1] < costs[0]:
                 return scale
         return None
+
+
+def _cheapest(costs: Floats) -> int:
+    """The last of those that cost the least.
+
+    Work put off costs as much as work done: of two pools that differ by it alone, the larger
+    one leaves less to chance.
+    """
+    least = costs.min()
+    return int(np.flatnonzero(costs <= least * (1 + TIE))[-1])
 
 
 def _beyond(tried: Counts, best: int, low: int, high: int) -> Counts:

@@ -16,8 +16,9 @@ class Gathered:
     since_s: float | None = None
     ready: int = 0
     ticks: int = 0
+    """Those in which the meter told of this size alone."""
     trained_per_s: float = 0.0
-    """Sum over ticks, by the meter."""
+    """Sum over them, by the meter."""
     waiting: bool = True
     """Samples waited at every tick."""
     told: int = 0

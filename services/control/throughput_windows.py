@@ -16,6 +16,8 @@ WELL_KNOWN = 5.0
 WELL_KNOWN_WINDOW_S = 60.0
 PROGRESS_WINDOW_S = 30.0
 """Without telemetry X comes from the meter, which looks back some seconds itself."""
+PROGRESS_SETTLES_S = 10.0
+"""For so long after a resize the meter still tells of the size before, or of workers that had not begun."""
 WAITING_S = 10.0
 """A lag of this many seconds of training keeps all workers supplied; a few are always under way."""
 BUSY_MAX = 1.02
@@ -39,7 +41,8 @@ def throughput_seen(
         return Throughput(before.types, before.gpu_type, gathered, guess)
     kinds = {worker.gpu_type for worker in seen.pool.workers if worker.phase is WorkerPhase.READY}
     begun = Gathered(since_s=seen.at_s, ready=len(ready))
-    if len(kinds) != 1:
+    first = resized and before.gathered.ready == 0  # workers that have hardly begun are not slow workers
+    if len(kinds) != 1 or first:
         return Throughput(before.types, before.gpu_type, begun, guess)
     window = _window(gathered, seen, partitions=partitions, gpu_type=kinds.pop())
     return Throughput(before.types.seen(window, guess), window.gpu_type, begun, guess)
@@ -54,6 +57,8 @@ def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> Ga
     if before.ready != len(ready):
         before = Gathered(since_s=before.since_s, ready=len(ready))
     traffic = seen.traffic
+    since_s = seen.at_s if before.since_s is None else before.since_s
+    settled = seen.at_s - since_s >= PROGRESS_SETTLES_S
     waiting = not traffic.degraded and traffic.lag > WAITING_S * max(traffic.trained_per_s, 1e-9)
     busy, rate, told, members = 0.0, 0.0, 0, set(ready)
     for report in seen.reports:
@@ -65,10 +70,10 @@ def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> Ga
     # Those that did not report are taken for the mean of those that did.
     scale = len(ready) / told if told else 0.0
     return Gathered(
-        before.since_s,
+        since_s,
         before.ready,
-        before.ticks + 1,
-        before.trained_per_s + traffic.trained_per_s,
+        before.ticks + settled,
+        before.trained_per_s + (traffic.trained_per_s if settled else 0.0),
         before.waiting and waiting,
         before.told + (told > 0),
         before.busy + scale * busy,
@@ -78,10 +83,10 @@ def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> Ga
 
 def _is_full(before: Throughput, gathered: Gathered, at_s: float) -> bool:
     """Whether enough time has passed; a first report is a window, and a clock set back ends one."""
-    if gathered.since_s is None:
-        return True
+    if before.gathered.since_s is None:
+        return gathered.told > 0
     enough_s = _enough_s(before, gathered.ready) if gathered.told else PROGRESS_WINDOW_S
-    return not 0 <= at_s - gathered.since_s < enough_s
+    return not 0 <= at_s - before.gathered.since_s < enough_s
 
 
 def _enough_s(before: Throughput, ready: int) -> float:
@@ -97,13 +102,13 @@ def _enough_s(before: Throughput, ready: int) -> float:
 def _window(
     gathered: Gathered, seen: Observation, *, partitions: int | None, gpu_type: str
 ) -> ThroughputWindow:
-    told = gathered.told
+    told, progress = gathered.told, gathered.trained_per_s / max(gathered.ticks, 1)
     reports = [report for report in seen.reports if can_be(report)]
     batches = {report.batch for report in reports if report.batch is not None}
     return ThroughputWindow(
         at_s=seen.at_s,
         ready=gathered.ready,
-        samples_per_s=gathered.rate / told if told else gathered.trained_per_s / gathered.ticks,
+        samples_per_s=gathered.rate / told if told else progress,
         busy=gathered.busy / told if told else None,
         saturated=gathered.waiting,
         batch=batches.pop() if len(batches) == 1 else None,

@@ -99,6 +99,17 @@ def test_without_telemetry_the_progress_of_a_pool_that_is_behind_tells_its_capac
     assert decision.confidence == "low"
 
 
+def test_workers_that_have_hardly_begun_are_not_taken_for_slow_ones() -> None:
+    """A cold start: the meter still looks back on the seconds in which nothing was trained."""
+    starting = [replace(at(tick, 0, rate=900.0, lag=9_000), reports=()) for tick in range(3)]
+    begun = replace(at(3, 3).traffic, lag=10_000, trained_per_s=20.0)
+    first = [replace(at(3, 3, rate=900.0), reports=(), traffic=begun)]
+
+    decision = watched(starting + first)
+
+    assert capacity(decision, 3) == pytest.approx(300.0), "the guess, until there is more to see"
+
+
 def _behind(tick: int) -> TrafficReading:
     return replace(at(tick, 3, rate=900.0, lag=100_000).traffic, trained_per_s=600.0)
 
