@@ -20,6 +20,10 @@ CAREFUL = 0.9
 """The quantile to plan with. What an operator states is taken for it: nobody states the best case."""
 STUDENT_T_90 = (1.6377, 1.5332, 1.4759, 1.4398, 1.4149, 1.3968, 1.3830, 1.3722, 1.3634)
 """The 90 % quantile of Student's t with ν₀, ν₀ + 1, ... degrees of freedom."""
+SPREAD = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Quantiles that stand for a fifth of the cases each."""
+WIDE = 3.0
+"""A careful duration this many times the median: the one is not a stand-in for the other."""
 GIVEN_UP = 2.0
 """What was given up would have taken this many times as long as it was waited for."""
 LOG_MAX = 30.0
@@ -77,6 +81,20 @@ class Durations:
         mean, scale = self._shape()
         shaped_s = math.exp(min(mean + scale * STUDENT_T_90[k], LOG_MAX)) - OFFSET_S
         return max(shaped_s, self.stated_s, *self.latest)
+
+    @property
+    def spread_s(self) -> tuple[float, ...]:
+        """Durations that are equally likely, shortest first; none where `careful_s` says it all.
+
+        That is so while too few have been seen to know more, and where nine of ten take about as
+        long as half of them.
+        """
+        k = len(self.latest)
+        if math.ceil(CAREFUL * (k + 1) - 1e-9) > k:
+            return ()
+        ordered = sorted(self.latest)
+        spread = tuple(ordered[min(math.floor(level * k), k - 1)] for level in SPREAD)
+        return spread if spread[-1] > WIDE * spread[len(SPREAD) // 2] else ()
 
     def _shape(self) -> tuple[float, float]:
         """(μ, scale) of the t distribution of the next log(seconds + 1)."""

@@ -143,9 +143,10 @@ class Weighing:
         seen, timing = self.seen, self.timing
         leads_s = seen.lead_times_s or (timing.lead_time_s,)
         outcome = np.zeros((len(candidates), 4))
-        for lead_s in leads_s:
+        for place, lead_s in enumerate(leads_s):
+            arriving_s = self._arriving_s(leads_s, (place + 0.5) / len(leads_s))
             outcome += roll(
-                candidates, self.futures.rates, self.futures.chances, curve, self._arriving_s(lead_s),
+                candidates, self.futures.rates, self.futures.chances, curve, arriving_s,
                 seen.ready, seen.requested, seen.lag, max(seen.lag_s, 1e-9),
                 timing.step_s, timing.slo_s, lead_s, seen.pause_s,
             ) / len(leads_s)  # fmt: skip
@@ -177,11 +178,18 @@ class Weighing:
         costs: Floats = np.where(candidates == seen.requested, 0.0, resize)
         return costs + np.where(given_back > 0, np.maximum(surcharge, 0.0), 0.0)
 
-    def _arriving_s(self, lead_s: float) -> Floats:
-        """Seconds until each start is ready. One that is overdue may take as long again as it is late."""
-        now_s = self.seen.now_s
-        ages = [max(now_s - since_s, 0.0) for since_s in self.seen.starting_since_s]
-        return np.sort(np.array([max(lead_s - age, age - lead_s, 0.0) for age in ages], dtype=np.float64))
+    def _arriving_s(self, leads_s: tuple[float, ...], level: float) -> Floats:
+        """Seconds until each start is ready, at quantile `level` of the lead times that it can still have.
+
+        A start that has waited for longer than all of them may take as long again as it is late.
+        """
+        arriving_s = []
+        for since_s in self.seen.starting_since_s:
+            age_s = max(self.seen.now_s - since_s, 0.0)
+            possible_s = [lead_s - age_s for lead_s in leads_s if lead_s > age_s]
+            late_s = age_s - leads_s[-1]
+            arriving_s.append(possible_s[int(level * len(possible_s))] if possible_s else late_s)
+        return np.sort(np.array(arriving_s, dtype=np.float64))
 
     def _one(self, workers: int, curve: Floats) -> tuple[float, float]:
         _, costs, late = self._try(np.array([workers]), curve)

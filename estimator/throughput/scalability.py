@@ -28,8 +28,8 @@ SETTLED = 1e-5
 FREE = 0.01
 """Damping below which a step counts as free."""
 NEXT_TO_NONE = 1e-12
-LOG_COHERENT = -6.0
-"""log κ of the second start: contention and coherency explain much alike, each with a minimum of its own."""
+LOG_COHERENT, LOG_CONTENDED = -6.0, -1.5
+"""log κ and log σ of other starts: both explain much alike, each with a minimum of its own."""
 LOG_SHARE_MAX = 0.0
 """σ and κ never exceed 1."""
 
@@ -148,7 +148,8 @@ def _most_probable(
     if start is not None:
         near = np.array([start.log_rate, start.log_contention, start.log_coherency])
         return _descend(look, near, means, precisions)
-    firsts = (np.array([y.max(), means[1], log_coherency]) for log_coherency in (means[2], LOG_COHERENT))
+    shapes = ((means[1], means[2]), (means[1], LOG_COHERENT), (LOG_CONTENDED, means[2]))
+    firsts = (np.array([y.max(), *shape]) for shape in shapes)
     return min((_descend(look, first, means, precisions) for first in firsts), key=lambda end: end[1])
 
 

@@ -128,6 +128,7 @@ def _situation(
         slo=policy.slo,
         limits=limits,
         lead_time_s=lead_time_s(memory, seen.at_s),
+        lead_times_s=memory.lead_times_s,
         pause_s=memory.pause_s,
         forecast=seen.forecast,
         partition_lags=traffic.partition_lags,

@@ -64,6 +64,8 @@ class PoolMemory:
     """None before the first tick: what the settings state is not known here."""
     lead_time_s: float = 0.0
     """To plan with; worked out when something was learned."""
+    lead_times_s: tuple[float, ...] = ()
+    """Equally likely ones, where they differ widely."""
     pause_s: float = 0.0
     awaited: Mapping[str, float] = field(default_factory=dict)
     """When each worker that has not trained yet was asked for."""

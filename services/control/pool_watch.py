@@ -47,6 +47,7 @@ def pool_seen(
     return PoolMemory(
         times=times,
         lead_time_s=times.lead_time_s(gpu_type) if starts_anew else before.lead_time_s,
+        lead_times_s=times.lead_times(gpu_type).spread_s if starts_anew else before.lead_times_s,
         pause_s=times.pause_s() if pauses_anew else before.pause_s,
         awaited=awaited,
         ready=ready,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from estimator.lead_time import PoolTimes
+from estimator.rules import rule_named
+from estimator.situation import Situation, Sizing
 from estimator.throughput import ResourceLoad, StepTimes
 from services.control.decide import decide
+from services.control.learned import PoolMemory
 from services.control.loop import JobLoop, Ports
 from services.control.types import (
     ControlState,
@@ -203,6 +208,21 @@ def test_the_lead_time_is_learned_from_when_workers_that_were_asked_for_train() 
     assert decision.state.pool.times is not None
     assert decision.state.pool.times.lead_times().latest == (295.0,)
     assert decision.numbers["lead_time_s"] >= 295.0
+
+
+def test_a_rule_is_told_of_lead_times_that_differ_widely() -> None:
+    told: list[tuple[float, ...]] = []
+    reactive = rule_named("reactive")
+
+    def listen(situation: Situation, memory: Any) -> tuple[Sizing, Any]:
+        told.append(situation.lead_times_s)
+        return reactive.size(situation, memory)
+
+    times = PoolTimes(60.0, starts={"": (100.0,) * 8 + (20_000.0,) * 4})
+    before = ControlState(pool=PoolMemory(times=times, lead_times_s=times.lead_times().spread_s))
+    decide(at(0, 2), before, replace(POLICY, rule=replace(reactive, size=listen)))
+
+    assert told == [(100.0, 100.0, 100.0, 20_000.0, 20_000.0)]
 
 
 def test_a_worker_that_is_ready_and_has_trained_nothing_is_still_awaited() -> None:

@@ -81,3 +81,20 @@ def test_what_cannot_be_a_duration_changes_nothing(lie: float) -> None:
 def test_a_stated_duration_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="a duration of nan s cannot be"):
         Durations(float("nan"))
+
+
+def test_lead_times_of_minutes_or_hours_are_told_apart() -> None:
+    scarce = Durations(120.0)
+    for took_s in [100.0] * 12 + [200.0] * 4 + [14_000.0] * 4:
+        scarce = scarce.seen(took_s)
+
+    assert scarce.spread_s == (100.0, 100.0, 100.0, 200.0, 14_000.0)
+    assert scarce.careful_s == 14_000.0
+
+
+def test_lead_times_that_are_much_alike_or_few_have_no_spread_to_tell() -> None:
+    alike, few = Durations(120.0), Durations(120.0).seen(10.0).seen(9_000.0)
+    for took_s in range(100, 140):
+        alike = alike.seen(float(took_s))
+
+    assert alike.spread_s == few.spread_s == ()

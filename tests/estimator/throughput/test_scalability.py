@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -71,6 +71,8 @@ def test_where_one_window_cannot_tell_the_law_that_promises_less_counts() -> Non
     seed=st.integers(0, 1000),
     count=st.integers(1, 20),
 )
+@example(contention=0.125, coherency=0.0017769978572888222, seed=148, count=7)
+@example(contention=0.1777355458111768, coherency=5.56675051932311e-06, seed=125, count=3)
 def test_the_steps_end_where_a_general_minimiser_ends(
     contention: float, coherency: float, seed: int, count: int
 ) -> None:
