@@ -12,8 +12,6 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -21,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from benchmarks.meter_leases import compaction, transactions
 from benchmarks.meter_memory import memory
-from benchmarks.meter_producer import PARTITIONS, Truth
+from benchmarks.meter_producer import PARTITIONS, Truth, started
 from services.clock import SystemClock, elapsed_s
 from services.control.errors import TrafficUnavailable
 from services.embedded.apache import KAFKA_VERSION, ApacheKafka
@@ -35,6 +34,8 @@ from services.meter.poll import OffsetPoll
 
 RESULTS = Path(__file__).parent / "results" / "meter.json"
 BIN_S = 10.0
+PARTS = ("exact", "transactions", "compaction", "cpu", "memory", "poll")
+CLEANS_OFTEN = {"log.cleaner.backoff.ms": "500"}
 _END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 Figures = dict[str, float | int | str]
 
@@ -114,16 +115,11 @@ async def cpu_share(kafka: ApacheKafka, *, seconds: int) -> Figures:
     }
 
 
-def started(kind: str, kafka: ApacheKafka, topic: str, path: Path, seconds: float) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchmarks.meter_producer", kind, kafka.bootstrap, topic, str(path)]
-    return subprocess.Popen([*command, str(seconds)])
-
-
 async def exactness(kafka: ApacheKafka, path: Path, *, seconds: int) -> Figures:
     """Rates by ten-second bins and ages of the oldest untrained sample, against the producer's own book."""
     made(kafka, {"plain": PARTITIONS})
     truth = Truth.new(path, records=200_000)
-    producer = started("plain", kafka, "plain", path, seconds + 3)
+    producer = started("plain", kafka.bootstrap, "plain", path, seconds + 3)
     delays_s = np.repeat([0.5, 3.0, 10.0, 25.0, 1.0], -(-seconds // 5))
     given: dict[int, int] = {}
 
@@ -148,7 +144,8 @@ async def exactness(kafka: ApacheKafka, path: Path, *, seconds: int) -> Figures:
             await asyncio.sleep(1.0 - (time.time() % 1.0))
         rates = meter.history()
     producer.wait()
-    errors = bin_errors(truth, rates.start_s - epoch_s, list(rates.rates))
+    start_s = rates.start_s - epoch_s
+    errors = truth.bin_errors(start_s, list(rates.rates), BIN_S, after_s=start_s + BIN_S / 2)
     return {
         "rate_windows": len(errors),
         "rate_error_max": max(errors),
@@ -167,57 +164,6 @@ def true_age_s(truth: Truth, given: Mapping[int, int], at_s: float) -> float:
     """Age of the oldest record that the progress given has not passed, of those that had come by then."""
     came = [truth.times[p, offset] for p, offset in given.items() if 0 < truth.times[p, offset] <= at_s]
     return at_s - min(came, default=at_s)
-
-
-def bin_errors(truth: Truth, start_s: float, rates: list[float], *, skip: int = 1) -> list[float]:
-    """Relative error of every bin that lies wholly within the producer's time."""
-    written = truth.times[truth.times > 0]
-    errors = []
-    for number, rate in enumerate(rates):
-        from_s = start_s + number * BIN_S
-        if number < skip or from_s < written.min() or from_s + BIN_S > written.max() or np.isnan(rate):
-            continue
-        true = truth.between(from_s, from_s + BIN_S)
-        errors.append(abs(rate * BIN_S / true - 1))
-    return errors
-
-
-async def transactions(kafka: ApacheKafka, path: Path, *, seconds: int) -> Figures:
-    """Ten-record transactions: offsets run eleven for ten samples. Completed ranges tell the ratio."""
-    made(kafka, {"transactions": PARTITIONS})
-    truth = Truth.new(path, records=200_000)
-    producer = started("transactions", kafka, "transactions", path, seconds + 3)
-    reader = Consumer({**client(kafka), "group.id": "bench-reader", "isolation.level": "read_committed"})
-    reader.assign([TopicPartition("transactions", 0, 0)])
-    settings = {"topic": "transactions", "group": "bench", "clock": SystemClock(), "step_s": BIN_S}
-    epoch_s = time.time() - elapsed_s()
-    async with (
-        KafkaMeter(client(kafka), **settings) as scaled,  # type: ignore[arg-type]
-        KafkaMeter(client(kafka), **settings) as plain,  # type: ignore[arg-type]
-    ):
-        passed = 0
-        for _ in range(seconds):
-            await asyncio.gather(scaled.read(), plain.read())
-            records = len(reader.consume(10_000, timeout=0.2))
-            reached = reader.position([TopicPartition("transactions", 0)])[0].offset
-            if records and reached > passed:
-                scaled.account.records.saw(offsets=reached - passed, records=records)
-                passed = reached
-            await asyncio.sleep(max(0.0, 1.0 - (time.time() % 1.0)))
-        told = {name: meter.history() for name, meter in (("scaled", scaled), ("plain", plain))}
-    reader.close()
-    producer.wait()
-    errors = {
-        name: bin_errors(truth, past.start_s - epoch_s, list(past.rates), skip=2)
-        for name, past in told.items()
-    }
-    return {
-        "transactions_windows": len(errors["scaled"]),
-        "transactions_rate_error_max": max(errors["scaled"]),
-        "transactions_rate_error_mean": statistics.fmean(errors["scaled"]),
-        "transactions_rate_error_limit": 0.02,
-        "transactions_rate_error_unscaled_mean": statistics.fmean(errors["plain"]),
-    }
 
 
 def show(figures: Figures) -> None:
@@ -243,6 +189,11 @@ def show(figures: Figures) -> None:
             "{transactions_rate_error_unscaled_mean:.1%} unscaled",
         ),
         (
+            "rate error with compaction, worst",
+            "{compaction_rate_error_max:.2%}",
+            "{compaction_rate_error_unscaled_mean:.1%} unscaled",
+        ),
+        (
             "a week of minutes, {memory_topics:,} topics",
             "{memory_week_of_minutes_mb:.0f} MB",
             "{memory_sorted_set_mb:.0f} MB in sorted sets",
@@ -260,9 +211,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=90, help="of each timed part")
     parser.add_argument("--partitions", type=int, default=10_000, help="of the large poll")
-    parser.add_argument("--only", nargs="*", choices=["poll", "cpu", "exact", "transactions", "memory"])
+    parser.add_argument("--only", nargs="*", choices=PARTS)
     options = parser.parse_args()
-    parts = options.only or ["exact", "transactions", "cpu", "memory", "poll"]
+    parts = options.only or PARTS
     figures: Figures = {
         "kafka": KAFKA_VERSION,
         "cores": os.cpu_count() or 0,
@@ -272,11 +223,13 @@ def main() -> None:
     os.environ["_JAVA_OPTIONS"] = "-Xmx2g"
     if "memory" in parts:
         figures |= asyncio.run(memory(topics=1000))
-    with ApacheKafka() as kafka, tempfile.TemporaryDirectory() as directory:
+    with ApacheKafka(settings=CLEANS_OFTEN) as kafka, tempfile.TemporaryDirectory() as directory:
         if "exact" in parts:
             figures |= asyncio.run(exactness(kafka, Path(directory, "plain"), seconds=options.seconds))
         if "transactions" in parts:
             figures |= asyncio.run(transactions(kafka, Path(directory, "many"), seconds=options.seconds))
+        if "compaction" in parts:
+            figures |= asyncio.run(compaction(kafka, Path(directory, "again"), seconds=options.seconds))
         if "cpu" in parts:
             figures |= asyncio.run(cpu_share(kafka, seconds=30))
         if "poll" in parts:

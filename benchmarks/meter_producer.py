@@ -6,6 +6,7 @@ Runs in a process of its own, so that neither disturbs the other's timing.
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from services.clock import elapsed_s
 PARTITIONS = 4
 SLOT_S = 0.01
 RECORDS_A_TRANSACTION = 10
+COMPACTED_PER_S = 1000.0
+REWRITTEN_EVERY = 10
+SURVIVORS = 1 - 1 / REWRITTEN_EVERY
+"""The share of records that compaction leaves."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,17 @@ class Truth:
     def between(self, from_s: float, until_s: float) -> int:
         """How many records came in this time."""
         return int(((self.times > from_s) & (self.times <= until_s)).sum())
+
+    def bin_errors(self, start_s: float, rates: list[float], bin_s: float, *, after_s: float) -> list[float]:
+        """Relative error of every bin that begins after `after_s` and ends within the producer's time."""
+        written = self.times[self.times > 0]
+        errors = []
+        for number, rate in enumerate(rates):
+            from_s = start_s + number * bin_s
+            if from_s < max(after_s, written.min()) or from_s + bin_s > written.max() or np.isnan(rate):
+                continue
+            errors.append(float(abs(rate * bin_s / self.between(from_s, from_s + bin_s) - 1)))
+        return errors
 
 
 def rate_at(second: float) -> float:
@@ -92,6 +108,35 @@ def transact(bootstrap: str, topic: str, path: Path, seconds: float) -> None:
         time.sleep(0.005)
 
 
+def write_again(bootstrap: str, topic: str, path: Path, seconds: float) -> None:
+    """A steady stream in which every tenth record replaces the one before; only what stays is in the book."""
+    truth = Truth.open(path, writing=True)
+
+    def acknowledged(error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        offset = message.offset() or 0
+        if offset % REWRITTEN_EVERY != REWRITTEN_EVERY - 2:
+            truth.times[0, offset] = elapsed_s()
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2, "log_level": 2})
+    started_s, sent = elapsed_s(), 0
+    while (now_s := elapsed_s()) - started_s < seconds:
+        while sent < (now_s - started_s) * COMPACTED_PER_S:
+            rewrites = sent % REWRITTEN_EVERY == REWRITTEN_EVERY - 1
+            key = str(sent - rewrites).encode()
+            producer.produce(topic, b"x" * 100, key=key, partition=0, on_delivery=acknowledged)
+            sent += 1
+        producer.poll(SLOT_S)
+    producer.flush(30)
+
+
+def started(kind: str, bootstrap: str, topic: str, path: Path, seconds: float) -> subprocess.Popen[bytes]:
+    """This module in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.meter_producer", kind, bootstrap, topic, str(path)]
+    return subprocess.Popen([*command, str(seconds)])
+
+
 if __name__ == "__main__":
-    kind, bootstrap_, topic_, path_, seconds_ = sys.argv[1:]
-    {"plain": produce, "transactions": transact}[kind](bootstrap_, topic_, Path(path_), float(seconds_))
+    kind_, bootstrap_, topic_, path_, seconds_ = sys.argv[1:]
+    kinds = {"plain": produce, "transactions": transact, "compacted": write_again}
+    kinds[kind_](bootstrap_, topic_, Path(path_), float(seconds_))
