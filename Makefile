@@ -98,6 +98,11 @@ bench-planner: install ## The planner's speed; ARGS=--frontier also runs it agai
 .PHONY: bench-planner-parts
 bench-planner-parts: install ## What each part of the planner is worth, and what the forecast costs.
 	$(BIN)/python -m benchmarks.planner_parts $(ARGS)
+
+.PHONY: bench-planner-claims
+bench-planner-claims: install ## Whether late_share_target is kept, and Kale's own claims beside HPA.
+	$(BIN)/python -m benchmarks.planner_claims $(ARGS)
+
 .PHONY: bench-throughput
 bench-throughput: install ## How far off the learned throughput is, against straight lines and a plain law.
 	$(BIN)/python -m benchmarks.throughput $(ARGS)
