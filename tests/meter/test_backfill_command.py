@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 import yaml
 from typer.testing import CliRunner, Result
 
 from forecasting.history import TrafficHistory
 from services.cli import backfill as command
-from services.cli.backfill import backfill
+from services.cli.main import app
 from services.control.errors import TrafficUnavailable
 from services.meter.archive import HistoryKeeper
 from services.meter.history import RateHistory
@@ -34,9 +33,7 @@ NOW_S = time.time()
 
 
 def run(*options: str) -> Result:
-    app = typer.Typer()
-    app.command()(backfill)
-    return CliRunner().invoke(app, options)
+    return CliRunner().invoke(app, ["backfill", *options])
 
 
 @pytest.fixture

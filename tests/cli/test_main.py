@@ -1,0 +1,33 @@
+"""The entry point knows every command."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import typer
+from typer.testing import CliRunner
+
+import services.cli
+from services.cli.main import COMMANDS, app
+
+
+def test_every_command_that_was_written_can_be_called() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(services.cli.__path__)}
+    written = {
+        name
+        for name in modules
+        if isinstance(
+            found := getattr(importlib.import_module(f"services.cli.{name}"), name, None), typer.Typer
+        )
+        or callable(found)
+    }
+
+    assert written == set(COMMANDS)
+
+
+def test_every_command_has_help() -> None:
+    for command in COMMANDS:
+        shown = CliRunner().invoke(app, [command, "--help"])
+        assert shown.exit_code == 0, command
+        assert "Usage:" in shown.output
