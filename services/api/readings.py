@@ -12,6 +12,7 @@ from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
 from services.api.views import AssignmentView, PlanView, SeriesView
 from services.control.types import Reason
+from services.controller.safety_view import ActuationView, SafetyView
 from services.controller.snapshot import (
     DecisionView,
     ForecastView,
@@ -76,6 +77,24 @@ async def list_decisions(
         query |= {"resized": "true"} if resized else {}
         response.headers["Link"] = f'</v1/jobs/{record.name}/decisions?{urlencode(query)}>; rel="next"'
     return [DecisionView.of(decision) for decision in found[:limit]]
+
+
+@router.get("/actuations")
+async def list_actuations(
+    who: Viewer, record: KnownJob, site: TheSite, limit: Limit = 100
+) -> list[ActuationView]:
+    """The trail of the pool's resizes, newest first: written before each was done, and how it ended."""
+    del who
+    return [ActuationView.of(one) for one in await site.controller.actuations(record.name, limit=limit)]
+
+
+@router.get("/safety")
+async def read_safety(who: Viewer, seen: ObservedJob) -> SafetyView:
+    """How often the pool was resized lately, and whether a circuit breaker holds it."""
+    del who
+    if seen.safety is None:
+        raise _missing("no decision has been made yet")
+    return seen.safety
 
 
 @router.get("/series")

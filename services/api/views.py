@@ -10,7 +10,8 @@ from services.access.role import Role
 from services.api.words import binding, words_for
 from services.control.types import Mode, Reason
 from services.controller.readiness import Readiness
-from services.controller.snapshot import DecisionView, JobSnapshot, TrafficView, View, WorkerView
+from services.controller.snapshot import DecisionView, JobSnapshot, TrafficView, WorkerView
+from services.controller.view import View
 from services.settings import JobSettings
 from services.store.job_record import JobRecord, OverrideRecord, PauseRecord
 

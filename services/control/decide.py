@@ -8,8 +8,10 @@ from statistics import fmean
 from estimator.capacity import LearnedCapacity
 from estimator.situation import Limits, Situation, Sizing
 from estimator.throughput import Guess
+from services.control.bounds import bounded, limits_of, safety_numbers
 from services.control.learned import PoolMemory, Throughput
 from services.control.pool_watch import lead_time_s, pool_seen
+from services.control.safety import PoolNow, SafetyMemory, judged
 from services.control.throughput_windows import can_be, throughput_seen
 from services.control.types import (
     ControlState,
@@ -40,16 +42,18 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     ready = tuple(worker.id for worker in seen.pool.workers if worker.phase is WorkerPhase.READY)
     throughput, capacity = _throughput(seen, ready, state, policy)
     pool = _pool(seen, ready, state, policy, capacity)
-    limits = _limits(seen, policy)
-    sizing, memory = _size(seen, state, policy, _situation(seen, policy, capacity, pool, limits))
-    sizing = _steered(sizing, seen, policy)
-    planned, bound = _bounded(sizing, limits, policy)
+    limits = limits_of(seen, policy)
+    safety = _judged(seen, state, policy, capacity, pool)
+    wanted, memory = _size(seen, state, policy, _situation(seen, policy, capacity, pool, limits))
+    plan = bounded(wanted, seen, policy, limits, safety)
+    planned, sizing = plan.workers, plan.sizing
     victims = () if planned == seen.pool.requested else _victims(seen, planned)
     resize = _resize(seen, state, policy, planned, victims)
     assignment = _assignment(seen, state, policy, leaving=victims if resize else ())
     notes = (
         *sizing.notes,
-        *_notes(seen, state, policy, bound),
+        *plan.notes,
+        *_notes(seen, state, policy),
         *_capacity_notes(capacity, planned, limits),
     )
     return Decision(
@@ -61,7 +65,10 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         ready=len(ready),
         reason=sizing.reason,
         notes=tuple(dict.fromkeys(notes)),
-        numbers=_numbers(seen, sizing, capacity, pool, planned),
+        numbers={
+            **_numbers(seen, sizing, capacity, pool, planned),
+            **safety_numbers(safety, policy, seen.at_s),
+        },
         resize=resize,
         assignment=None if assignment == state.assignment else assignment,
         state=ControlState(
@@ -73,6 +80,8 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
             pool=pool,
             assignment=assignment,
             pool_failures=seen.pool.failures,
+            safety=safety if resize is None else _resized(safety, seen, planned),
+            resized=resize or state.resized,
         ),
         confidence=capacity.model.confidence,
         bottleneck=capacity.model.bottleneck,
@@ -95,18 +104,6 @@ def _size(
     if state.planned is None and seen.pool.requested == 0:
         sizing = replace(sizing, reason=Reason.COLD_START)
     return sizing, memory
-
-
-def _steered(sizing: Sizing, seen: Observation, policy: Policy) -> Sizing:
-    """What an operator set wins over the rule; what the rule wanted is kept among the numbers."""
-    override = policy.override
-    if override is not None and seen.at_s < override.until_s:
-        size, reason = override.workers, Reason.OVERRIDE
-    elif policy.paused:
-        size, reason = seen.pool.requested, Reason.PAUSED
-    else:
-        return sizing
-    return Sizing(size, reason, {**sizing.numbers, "rule_workers": float(sizing.workers)})
 
 
 def _situation(
@@ -170,30 +167,28 @@ def _pool(
     )
 
 
+def _judged(
+    seen: Observation, state: ControlState, policy: Policy, capacity: LearnedCapacity, pool: PoolMemory
+) -> SafetyMemory:
+    """What became of the last resize."""
+    wall = capacity.model.wall
+    now = PoolNow(
+        at_s=seen.at_s,
+        requested=seen.pool.requested,
+        ready=seen.pool.ready,
+        lead_time_s=pool.lead_time_s,
+        wall_at_s=None if wall is None else wall.at_s,
+    )
+    return judged(state.safety, now, policy.safety.breaker)
+
+
+def _resized(safety: SafetyMemory, seen: Observation, planned: int) -> SafetyMemory:
+    return safety.resized(seen.at_s, before=seen.pool.requested, workers=planned, ready=seen.pool.ready)
+
+
 def _tells_speed(report: WorkerReport) -> bool:
     # A window that was hardly busy measures the clock's grain more than the worker.
     return can_be(report) and report.rate_per_busy_s > 0 and report.busy >= 0.05
-
-
-def _limits(seen: Observation, policy: Policy) -> Limits:
-    """Without leases, Kafka gives a partition to one worker: more workers than partitions idle."""
-    partitions = len(seen.traffic.partition_rates)
-    if policy.shuffle is Shuffle.LEASES or partitions == 0:
-        return policy.limits
-    most = min(policy.limits.workers_max, partitions)
-    return Limits(min(policy.limits.workers_min, most), most)
-
-
-def _bounded(sizing: Sizing, limits: Limits, policy: Policy) -> tuple[int, Reason | None]:
-    """Within the limits, and which of them binds. A paused pool is not moved, not even into its limits."""
-    if sizing.reason is Reason.PAUSED:
-        return sizing.workers, None
-    if sizing.workers < limits.workers_min:
-        return limits.workers_min, Reason.AT_MINIMUM
-    if sizing.workers > limits.workers_max:
-        by_partitions = limits.workers_max < policy.limits.workers_max
-        return limits.workers_max, Reason.AT_PARTITIONS if by_partitions else Reason.AT_MAXIMUM
-    return sizing.workers, None
 
 
 def _victims(seen: Observation, planned: int) -> tuple[str, ...]:
@@ -246,10 +241,8 @@ def _assignment(
     return rebalance(state.assignment, rates, speeds, moves_max=moves_max)[0]
 
 
-def _notes(
-    seen: Observation, state: ControlState, policy: Policy, bound: Reason | None
-) -> tuple[Reason, ...]:
-    notes = [] if bound is None else [bound]
+def _notes(seen: Observation, state: ControlState, policy: Policy) -> tuple[Reason, ...]:
+    notes = []
     if seen.traffic.degraded:
         notes.append(Reason.DEGRADED_METER)
     if seen.forecast is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from estimator.capacity import LearnedCapacity
 from estimator.lead_time import Failures
@@ -16,18 +16,14 @@ from forecasting.selector import Score
 from services.control.types import Decision, Observation, Reason, WorkerPhase
 from services.controller.hindsight import Said
 from services.controller.journal import JobStatus
+from services.controller.safety_view import SafetyView
+from services.controller.view import View
 from services.forecaster.served import ForecastStatus
 from services.settings import JobSettings
 
 POINTS_MAX = 480
 """Points of a series: what a chart can show."""
 CURVE_MAX = 512
-
-
-class View(BaseModel):
-    """Read-only, documented by the text below each field."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class HistoryView(View):
@@ -406,7 +402,8 @@ class JobSnapshot(View):
     traffic: TrafficView | None = None
     forecast: ForecastView | None = None
     throughput: ThroughputView | None = None
-    workers: list[WorkerView] = []
+    safety: SafetyView | None = None
+    workers: list[WorkerView] = Field(default=[])
     quality: QualityView | None = None
 
     @classmethod
@@ -434,6 +431,7 @@ class JobSnapshot(View):
             if seen and seen.forecast
             else None,
             throughput=ThroughputView.of(seen, decision, settings) if seen and decision else None,
+            safety=SafetyView.of(decision) if decision else None,
             workers=workers_of(status),
             quality=quality,
         )

@@ -165,6 +165,8 @@ class ControllerSettings(SettingsGroup):
     """Traffic measured longer ago than this holds the plan."""
     leader_ttl_s: PositiveFloat = 10.0
     """Another controller takes over this long after the leader fell silent."""
+    resizes_per_hour: PositiveInt | None = 3600
+    """Resizes of all pools together within any hour; any number when null."""
     models_dir: Path = Path(".penstock/models")
     """Where trained forecasting models are kept, by version."""
 

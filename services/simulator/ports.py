@@ -15,7 +15,9 @@ from forecasting.errors import NotEnoughHistory
 from forecasting.forecast import Forecast
 from forecasting.forecaster import Forecaster
 from forecasting.history import TrafficHistory
+from services.control.actuation import Settlement
 from services.control.types import (
+    Actuation,
     ControlState,
     Decision,
     PoolCapabilities,
@@ -262,7 +264,14 @@ class WorldStore:
     async def commit(self, decision: Decision, *, fence: int) -> None:
         del decision, fence
 
+    async def settle(self, job: str, settlement: Settlement) -> None:
+        del job, settlement
+
     async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
+        del job, limit
+        return ()
+
+    async def actuations(self, job: str, *, limit: int = 100) -> tuple[Actuation, ...]:
         del job, limit
         return ()
 

@@ -22,7 +22,7 @@ from services.api.what_if import Answer, Point, Question
 from services.clock import SystemClock
 from services.control.decide import decide
 from services.control.loop import Tick
-from services.control.types import ControlState, Decision, WorkerReport
+from services.control.types import Actuation, ControlState, Decision, WorkerReport
 from services.controller.book import JobBook
 from services.controller.desk import Desk
 from services.controller.journal import Journal
@@ -72,6 +72,12 @@ class FakeController:
         if self.failure:
             raise self.failure
         return tuple(d for d in reversed(self.log) if d.job == job)[:limit]
+
+    async def actuations(self, job: str, *, limit: int) -> tuple[Actuation, ...]:
+        if self.failure:
+            raise self.failure
+        made = [d.actuation for d in reversed(self.log) if d.job == job and d.actuation is not None]
+        return tuple(made[:limit])
 
     def tick(self, *, rate: float = 450, coming: float | None = 500) -> Tick:
         """One tick of `clicks`, with the policy that the book has."""
