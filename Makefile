@@ -118,6 +118,10 @@ bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, 
 bench-kubernetes-watch: $(VENV)/.installed-dev ## What a tick costs with 1,000 pods, watched and polled.
 	$(BIN)/python -m benchmarks.kubernetes_watch $(ARGS)
 
+.PHONY: bench-standby
+bench-standby: install ## How soon a worker trains: started cold, and woken from standby.
+	$(BIN)/python -m benchmarks.standby $(ARGS)
+
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

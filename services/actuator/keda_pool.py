@@ -81,7 +81,7 @@ class KedaPool:
 
     def capabilities(self) -> PoolCapabilities:
         victims = Victims.HIGHEST if self._target.victims is Victims.HIGHEST else Victims.NONE
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=victims)
+        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=victims, standbys=True)
 
     def lead_times(self) -> tuple[LeadTime, ...]:
         """The latest starts, asked to ready, oldest first."""

@@ -111,7 +111,9 @@ class KubernetesPool:
                 return
 
     def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=self._target.victims)
+        return PoolCapabilities(
+            hot_join=True, scale_to_zero=True, victims=self._target.victims, standbys=True
+        )
 
     def lead_times(self) -> tuple[LeadTime, ...]:
         """The latest starts, asked to ready, oldest first."""

@@ -1,4 +1,7 @@
-"""From what a rule wants to what is planned: the operator's word, the job's limits, the safety limits."""
+"""From what a rule wants to what is planned: the operator's word, the job's limits, the safety limits.
+
+An operator who has spoken, by a pause or an override, is not held back by the safety limits.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,14 @@ from services.control.breaker import BreakerPhase
 from services.control.safety import SafetyMemory, restrained
 from services.control.types import Observation, Policy, Reason, Shuffle
 
-STEERED = (Reason.PAUSED, Reason.OVERRIDE)
-"""An operator has spoken: no safety limit stands against that."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
     """A size that may be planned, and which bounds it met."""
 
     workers: int
+    """Standbys included."""
+    standbys: int
     sizing: Sizing
     notes: tuple[Reason, ...] = ()
 
@@ -32,15 +34,26 @@ def limits_of(seen: Observation, policy: Policy) -> Limits:
 
 
 def bounded(
-    sizing: Sizing, seen: Observation, policy: Policy, limits: Limits, safety: SafetyMemory
+    sizing: Sizing,
+    seen: Observation,
+    policy: Policy,
+    limits: Limits,
+    safety: SafetyMemory,
+    *,
+    standbys: int = 0,
+    standbys_now: int = 0,
 ) -> Bounded:
-    """What of the rule's size may be planned now."""
-    sizing = _steered(sizing, seen, policy)
-    planned, bound = _within(sizing, limits, policy)
-    notes = () if bound is None else (bound,)
-    if sizing.reason in STEERED:
-        return Bounded(planned, sizing, notes)
+    """What of the rule's size may be planned now, with `standbys` beside it where they fit."""
     requested = seen.pool.requested
+    sizing = _steered(sizing, seen, policy, training=requested - standbys_now)
+    if sizing.reason is Reason.PAUSED:
+        return Bounded(requested, standbys_now, sizing)
+    training, bound = _within(sizing, limits, policy)
+    standbys = min(standbys, limits.workers_max - training)
+    planned = training + standbys
+    notes = () if bound is None else (bound,)
+    if sizing.reason is Reason.OVERRIDE:
+        return Bounded(planned, standbys, sizing, notes)
     allowed, held = restrained(
         planned,
         safety,
@@ -51,11 +64,13 @@ def bounded(
         elsewhere=seen.resizes_elsewhere,
     )
     if held is None:
-        return Bounded(allowed, sizing, notes)
-    sizing = replace(sizing, numbers={**sizing.numbers, "rule_workers": float(planned)})
+        return Bounded(allowed, standbys, sizing, notes)
+    # Who is there trains before anyone stands by; waking a standby is no resize.
+    training, wanted = max(allowed - standbys, min(training, allowed)), training
+    sizing = replace(sizing, numbers={**sizing.numbers, "rule_workers": float(wanted)})
     if allowed == requested:  # what holds the pool is what decided
-        return Bounded(allowed, replace(sizing, reason=held), notes)
-    return Bounded(allowed, sizing, (*notes, held))
+        return Bounded(allowed, allowed - training, replace(sizing, reason=held), notes)
+    return Bounded(allowed, allowed - training, sizing, (*notes, held))
 
 
 def safety_numbers(safety: SafetyMemory, policy: Policy, now_s: float) -> dict[str, float]:
@@ -71,22 +86,20 @@ def safety_numbers(safety: SafetyMemory, policy: Policy, now_s: float) -> dict[s
     return numbers
 
 
-def _steered(sizing: Sizing, seen: Observation, policy: Policy) -> Sizing:
+def _steered(sizing: Sizing, seen: Observation, policy: Policy, *, training: int) -> Sizing:
     """What an operator set wins over the rule; what the rule wanted is kept among the numbers."""
     override = policy.override
     if override is not None and seen.at_s < override.until_s:
         size, reason = override.workers, Reason.OVERRIDE
     elif policy.paused:
-        size, reason = seen.pool.requested, Reason.PAUSED
+        size, reason = training, Reason.PAUSED
     else:
         return sizing
     return Sizing(size, reason, {**sizing.numbers, "rule_workers": float(sizing.workers)})
 
 
 def _within(sizing: Sizing, limits: Limits, policy: Policy) -> tuple[int, Reason | None]:
-    """Within the limits, and which of them binds. A paused pool is not moved, not even into its limits."""
-    if sizing.reason is Reason.PAUSED:
-        return sizing.workers, None
+    """Within the limits, and which of them binds."""
     if sizing.workers < limits.workers_min:
         return limits.workers_min, Reason.AT_MINIMUM
     if sizing.workers > limits.workers_max:

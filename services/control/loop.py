@@ -19,6 +19,7 @@ from services.control.ports import (
     TrafficMeter,
     WorkerPool,
 )
+from services.control.standby import standing_by
 from services.control.types import (
     ControlState,
     Decision,
@@ -137,7 +138,8 @@ class JobLoop:
 
     async def _observe(self, fence: int) -> Observation:
         traffic: TrafficReading = await self._ports.meter.read()
-        pool: PoolState = await self._ports.pool.observe()
+        pool: PoolState = standing_by(await self._ports.pool.observe(), self._state.assignment)
+        able = self._ports.pool.capabilities()
         history = self._ports.meter.history()
         return Observation(
             job=self.job,
@@ -148,7 +150,8 @@ class JobLoop:
             fence=fence,
             forecast=self._ports.forecasts.forecast(history),
             history=history,
-            victims=self._ports.pool.capabilities().victims,
+            victims=able.victims,
+            can_stand_by=able.standbys,
         )
 
     async def _settle_earlier(self, seen: Observation) -> None:

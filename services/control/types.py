@@ -132,6 +132,8 @@ class PoolCapabilities:
     scale_to_zero: bool
     victims: Victims
     workers_max: int | None = None
+    standbys: bool = False
+    """A worker may be there, loaded, and wait for the assignment to name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,8 @@ class Policy:
     """Beats `paused`: a size that somebody asked for is wanted."""
     safety: SafetyLimits = field(default_factory=SafetyLimits)
     """How far and how often the pool may be moved."""
+    standbys: int | None = 0
+    """Workers kept loaded and without leases beside those that train; None is as many as pay off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +226,9 @@ class ControlState:
     sequence: int = 0
     """Decisions made; numbers the next one."""
     planned: int | None = None
+    """Standbys included."""
+    standbys: int = 0
+    """How many of those stand by."""
     rule: str = ""
     """Whose `memory` this is; another rule starts afresh."""
     memory: object = None
@@ -253,6 +260,8 @@ class Observation:
     """Traffic before this tick, for rules that learn from it themselves."""
     victims: Victims = Victims.ANY
     """Who leaves when the pool shrinks."""
+    can_stand_by: bool = True
+    """Whether the pool's workers can wait, loaded, without leases."""
     resizes_elsewhere: int = 0
     """Resizes of the fleet's other jobs within the last hour."""
 
@@ -265,6 +274,7 @@ class Decision:
     job: str
     at_s: float
     planned: int
+    """Standbys included."""
     requested: int
     """What the platform had been asked for before this decision."""
     ready: int
@@ -279,6 +289,8 @@ class Decision:
     """How far C(n) can be trusted beyond the sizes seen."""
     bottleneck: Bottleneck = Bottleneck.UNKNOWN
     """What limits the workers as they are."""
+    standbys: int = 0
+    """How many of `planned` stand by."""
 
     @property
     def actuation(self) -> Actuation | None:

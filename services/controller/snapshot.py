@@ -101,6 +101,8 @@ class DecisionView(View):
     notes: tuple[Reason, ...]
     numbers: dict[str, float | None]
     """Null where a number is not finite: JSON has no other way."""
+    standbys: int = 0
+    """How many of `planned` are to stand by, loaded and without leases."""
     resized: bool
     confidence: Confidence
     """How far the throughput curve could be trusted beyond the sizes seen."""
@@ -119,6 +121,7 @@ class DecisionView(View):
             reason=decision.reason,
             notes=decision.notes,
             numbers={name: v if np.isfinite(v) else None for name, v in decision.numbers.items()},
+            standbys=decision.standbys,
             resized=decision.resize is not None,
             confidence=decision.confidence,
             bottleneck=decision.bottleneck,

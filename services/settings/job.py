@@ -88,6 +88,10 @@ class ScalingSettings(SettingsGroup):
     """Knobs of the rule, by name."""
     mode: Mode = Mode.ACT
     """`act` resizes the pool; `recommend` only records what it would do."""
+    standbys: Literal["auto"] | Annotated[int, Field(ge=0)] = 0
+    """Workers kept warm: started and loaded, without leases, and training within a moment when they are
+    needed. They count against `workers_max`, and cost what a worker costs. `auto` keeps as many as jumps
+    of traffic within the lead time are worth."""
     safety: SafetySettings = SafetySettings()
 
     @model_validator(mode="after")
@@ -256,5 +260,6 @@ class JobSettings(SettingsGroup):
             mode=Mode.RECOMMEND if self.pool.kind == "recommend" else scaling.mode,
             shuffle=self.shuffle.mode,
             forecast_model=self.forecast.model if self.forecast.light else "",
+            standbys=None if scaling.standbys == "auto" else scaling.standbys,
             safety=scaling.safety.limits(fleet_resizes_per_hour=fleet_resizes_per_hour),
         )

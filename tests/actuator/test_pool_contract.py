@@ -105,6 +105,11 @@ async def test_what_a_pool_can_do_does_not_change(any_pool: WorkerPool) -> None:
     assert any_pool.capabilities() == before
 
 
+async def test_workers_of_a_pool_can_stand_by(rig: Rig) -> None:
+    """Whoever is ready is told by the assignment what it is for; no platform has to know."""
+    assert rig.pool.capabilities().standbys
+
+
 async def test_a_resize_shows_as_requested_at_once(rig: Rig) -> None:
     await rig.pool.resize(ask(3))
 

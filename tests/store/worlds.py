@@ -81,6 +81,7 @@ settlings = st.builds(Settling, since_s=st.none() | _floats, largest=_counts)
 assignments = st.builds(
     Assignment,
     st.dictionaries(st.integers(min_value=0, max_value=2**31), st.lists(_names, max_size=3).map(tuple)),
+    st.none() | st.lists(_names, max_size=3).map(tuple),
 )
 throughputs = st.sampled_from(
     [
@@ -137,6 +138,7 @@ def states(draw: st.DrawFn) -> ControlState:
     return ControlState(
         sequence=draw(_counts),
         planned=draw(st.none() | _counts),
+        standbys=draw(_counts),
         rule=rule,
         memory=memory,
         throughput=draw(throughputs),
