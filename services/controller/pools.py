@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from services.actuator.backoff import Backoff
 from services.actuator.kubernetes_access import Access, find_access
+from services.actuator.process_pool import TENDING as PROCESS_TENDING
 from services.actuator.process_pool import ProcessPool
 from services.actuator.recommend_pool import RecommendPool
+from services.actuator.tending import Tending
 from services.actuator.wish import Wishes
 from services.control.errors import PoolUnavailable
 from services.control.ports import WorkerPool
@@ -40,8 +43,7 @@ async def open_pool(
             command=pool.command or own_worker,
             run_dir=pool.run_dir,
             owned=owned,
-            drain_s=pool.drain_s,
-            backoff=Backoff(longest_s=pool.backoff_max_s),
+            tending=_tending(pool, PROCESS_TENDING),
         ) as processes:
             yield processes
 
@@ -50,7 +52,7 @@ async def open_pool(
 async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPool]:
     try:
         from services.actuator.docker_engine import ContainerSpec, DockerEngine  # noqa: PLC0415 - an extra
-        from services.actuator.docker_pool import DockerPool  # noqa: PLC0415
+        from services.actuator.docker_pool import TENDING, DockerPool  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _extra_missing(name, error, extra="docker") from error
     docker = pool.docker
@@ -66,8 +68,7 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
         name,
         spec,
         connect=lambda: DockerEngine(docker.url),
-        drain_s=pool.drain_s,
-        backoff=Backoff(longest_s=pool.backoff_max_s),
+        tending=_tending(pool, TENDING),
     ) as containers:
         yield containers
 
@@ -76,6 +77,7 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
 async def _pods(name: str, pool: PoolSettings, wishes: Wishes) -> AsyncIterator[WorkerPool]:
     try:
         from services.actuator.keda_pool import KedaPool  # noqa: PLC0415 - an extra
+        from services.actuator.kubernetes_place import KubernetesPlace  # noqa: PLC0415
         from services.actuator.kubernetes_pool import KubernetesPool  # noqa: PLC0415
         from services.actuator.kubernetes_target import TargetSpec  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -92,12 +94,17 @@ async def _pods(name: str, pool: PoolSettings, wishes: Wishes) -> AsyncIterator[
     def access() -> Access:
         return find_access(settings.kubeconfig, settings.context)
 
+    place = KubernetesPlace(target, access, settings.namespace)
     if pool.kind == "keda":
-        async with KedaPool(name, target, wishes, access=access, namespace=settings.namespace) as pulled:
+        async with KedaPool(name, place, wishes) as pulled:
             yield pulled
     else:
-        async with KubernetesPool(name, target, access=access, namespace=settings.namespace) as set_by_us:
+        async with KubernetesPool(name, place) as set_by_us:
             yield set_by_us
+
+
+def _tending(pool: PoolSettings, usual: Tending) -> Tending:
+    return replace(usual, drain_s=pool.drain_s, backoff=Backoff(longest_s=pool.backoff_max_s))
 
 
 def _extra_missing(name: str, error: ModuleNotFoundError, *, extra: str) -> PoolUnavailable:
