@@ -17,7 +17,7 @@ from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
 from services.api.what_if import Answer, Point, Question, WhatIfUnavailable
 from services.controller.snapshot import JobSnapshot
-from services.controller.view import View
+from services.controller.views.view import View
 from services.settings import JobSettings
 from services.settings.job import SloSettings
 

@@ -31,7 +31,8 @@ from services.controller.publisher import Publisher
 from services.controller.readiness import Readiness
 from services.controller.retirement import retire
 from services.controller.showcase import Showcase
-from services.controller.snapshot import JobSnapshot, ModelScore, TrainingView
+from services.controller.snapshot import JobSnapshot
+from services.controller.views.forecast import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.store.job_record import JobRecord

@@ -29,7 +29,8 @@ from services.controller.journal import Journal
 from services.controller.metrics import Metrics
 from services.controller.publisher import events_of
 from services.controller.readiness import Readiness
-from services.controller.snapshot import JobSnapshot, QualityView
+from services.controller.snapshot import JobSnapshot
+from services.controller.views.quality import QualityView
 from services.settings import JobSettings
 from services.settings.root import ApiSettings
 from services.store.jobs import MemoryJobs

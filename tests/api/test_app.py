@@ -100,7 +100,7 @@ async def test_the_trail_and_the_safety_of_a_pool_are_shown(client: TestClient, 
     rig.controller.tick(rate=900, coming=None)
 
     (resize,) = client.get("/v1/jobs/clicks/actuations").json()
-    assert (resize["decision"], resize["outcome"]) == ("clicks-1", "asked")
+    assert (resize["decision_id"], resize["outcome"]) == ("clicks-1", "asked")
     assert resize["before"] < resize["workers"]
     safety = client.get("/v1/jobs/clicks/safety").json()
     assert (safety["resizes_hour"], safety["breaker_up"]["phase"]) == (1, "closed")

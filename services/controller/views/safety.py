@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from services.control.actuation import Actuation, Outcome
+from services.control.actuation import Outcome
 from services.control.breaker import Breaker, BreakerPhase
 from services.control.types import Decision, Reason
-from services.controller.view import View
+from services.controller.views.view import View
 
 
 class BreakerView(View):
@@ -52,7 +52,7 @@ class SafetyView(View):
 class ActuationView(View):
     """One resize of the pool: on which decision, and what became of it."""
 
-    decision: str
+    decision_id: str
     at_s: float
     """When it was written down, before it was done."""
     before: int
@@ -64,18 +64,3 @@ class ActuationView(View):
     ended_at_s: float | None
     why: str
     """The platform's words, where it refused."""
-
-    @classmethod
-    def of(cls, actuation: Actuation) -> Self:
-        """The same, as a document."""
-        return cls(
-            decision=actuation.decision_id,
-            at_s=actuation.at_s,
-            before=actuation.before,
-            workers=actuation.workers,
-            reason=actuation.reason,
-            remove=actuation.remove,
-            outcome=actuation.outcome,
-            ended_at_s=actuation.ended_at_s,
-            why=actuation.why,
-        )
