@@ -17,7 +17,7 @@ from services.control.errors import PoolUnavailable
 from services.control.ports import WorkerPool
 from services.settings.pool import PoolSettings
 
-_WORKER_OF_IMAGE = ("penstock", "worker", "--job", "{job}", "--worker-id", "{worker}")
+_INSTALLED_WORKER = ("penstock", "worker", "--job", "{job}", "--worker-id", "{worker}")
 
 
 @asynccontextmanager
@@ -34,6 +34,9 @@ async def open_pool(
     elif pool.kind == "docker":
         async with _docker_pool(name, pool) as containers:
             yield containers
+    elif pool.kind == "ray":
+        async with _ray_pool(name, pool) as actors:
+            yield actors
     elif pool.kind in ("kubernetes", "keda"):
         async with _pods(name, pool, wishes) as pods:
             yield pods
@@ -58,7 +61,7 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
     docker = pool.docker
     spec = ContainerSpec(
         docker.image,
-        _WORKER_OF_IMAGE if pool.command is None else pool.command,
+        _INSTALLED_WORKER if pool.command is None else pool.command,
         env=docker.env,
         network=docker.network,
         binds=docker.binds,
@@ -71,6 +74,19 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
         tending=_tending(pool, TENDING),
     ) as containers:
         yield containers
+
+
+@asynccontextmanager
+async def _ray_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPool]:
+    try:
+        from services.actuator.ray_platform import ActorSpec  # noqa: PLC0415 - an extra
+        from services.actuator.ray_pool import TENDING, RayPool  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _extra_missing(name, error, extra="ray") from error
+    command = _INSTALLED_WORKER if pool.command is None else pool.command
+    spec = ActorSpec(command, pool.ray.env, gpus=pool.ray.gpus, cpus=pool.ray.cpus)
+    async with RayPool(name, spec, address=pool.ray.address, tending=_tending(pool, TENDING)) as actors:
+        yield actors
 
 
 @asynccontextmanager
