@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,20 +10,26 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _LAST_BYTES = 4096
 
 
 class RecordKeeper:
-    """Keeps the record of one job's pool while the cluster lives: the charge, and the facts of each worker.
+    """Keeps the record of one job's pool: the charge, and the facts of each worker.
 
     An actor does one thing after the other, so a write that names what it saw is a compare-and-set.
+    The record lies in the key-value store of the cluster's head, so that a keeper that is started again
+    goes on with it: it lasts as long as Ray's own state does.
     """
 
-    def __init__(self) -> None:
-        self._number = 0
-        self._charge = ""
-        self._facts: dict[str, str] = {}
+    def __init__(self, job: str) -> None:
+        self._key = f"penstock:{job}:record".encode()
+        kept = _Shelf().get(self._key)
+        record: dict[str, Any] = json.loads(kept) if kept else {"number": 0, "charge": "", "facts": {}}
+        self._number: int = record["number"]
+        self._charge: str = record["charge"]
+        self._facts: dict[str, str] = record["facts"]
 
     def latest(self) -> tuple[int, str]:
         """The number and the content of the charge in force; (0, "") before the first."""
@@ -33,6 +40,7 @@ class RecordKeeper:
         if self._number != after:
             return False
         self._number, self._charge = after + 1, charge
+        self._keep()
         return True
 
     def facts(self) -> dict[str, str]:
@@ -42,10 +50,31 @@ class RecordKeeper:
     def note(self, worker: str, facts: str) -> None:
         """Keep this of it."""
         self._facts[worker] = facts
+        self._keep()
 
     def forget(self, worker: str) -> None:
         """It is gone."""
-        self._facts.pop(worker, None)
+        if self._facts.pop(worker, None) is not None:
+            self._keep()
+
+    def _keep(self) -> None:
+        record = {"number": self._number, "charge": self._charge, "facts": self._facts}
+        _Shelf().put(self._key, json.dumps(record).encode())
+
+
+class _Shelf:
+    """The cluster's own key-value store, as Ray's libraries use it."""
+
+    def get(self, key: bytes) -> bytes | None:
+        from ray.experimental.internal_kv import _internal_kv_get  # noqa: PLC0415 - on the cluster only
+
+        found: bytes | None = _internal_kv_get(key)
+        return found
+
+    def put(self, key: bytes, content: bytes) -> None:
+        from ray.experimental.internal_kv import _internal_kv_put  # noqa: PLC0415 - on the cluster only
+
+        _internal_kv_put(key, content, overwrite=True)
 
 
 class DemandKeeper:

@@ -49,7 +49,7 @@ class RayCharges:
     def __init__(self, cluster: RayCluster, job: str) -> None:
         self._cluster = cluster
         self._job = job
-        self.record = cluster.keeper(f"penstock-{job}", RecordKeeper, num_cpus=0)
+        self.record = cluster.keeper(f"penstock-{job}", RecordKeeper, job, num_cpus=0, max_restarts=-1)
 
     def latest(self) -> NumberedCharge:
         """The charge in force; nothing and nobody for a pool that was never asked."""
@@ -85,7 +85,7 @@ class RayPlatform:
         self._cluster = cluster
         self._charges = charges
         self._latest = NumberedCharge(0, Charge())
-        self._demand = cluster.keeper("penstock-demand", DemandKeeper, num_cpus=0)
+        self._demand = cluster.keeper("penstock-demand", DemandKeeper, num_cpus=0, max_restarts=-1)
         self._demanded = -1
         self._facts: dict[str, WorkerFacts] = {}
         self._actors: dict[str, Any] = {}

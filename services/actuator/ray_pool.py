@@ -16,8 +16,8 @@ TENDING = Tending(poll_s=1.0)
 class RayPool(ChargedPool):
     """A `WorkerPool` of actors, each of which holds GPUs and runs the command of one worker.
 
-    The cluster's autoscaler is asked for as much as all pools want. Workers outlive the controller; with
-    the cluster's head goes the record, unless Ray was made to keep it, and with the record the workers.
+    The cluster's autoscaler is asked for as much as all pools want. Workers outlive the controller; what
+    becomes of them when the cluster's head restarts is as Ray was told.
     """
 
     def __init__(

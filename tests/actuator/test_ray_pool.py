@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
 
+from services.control.errors import Fenced
 from services.control.types import WorkerPhase
 from tests.actuator import actors
 from tests.actuator.actors import GPUS_PER_NODE, RayRig, ray_rig
 from tests.actuator.rigs import ask, ids, settled
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.ray,
@@ -49,6 +52,32 @@ async def test_a_successor_goes_on_with_the_workers_that_are_there(rig: RayRig) 
     await rig.pool.open()
     await rig.pool.resize(ask(2, fence=2))
 
+    state = await rig.until(settled(2), "the same two")
+    assert ids(state, WorkerPhase.READY) == before
+    assert state.failures == 0
+
+
+async def test_a_keeper_that_dies_goes_on_with_the_record_it_had(rig: RayRig) -> None:
+    import ray
+
+    await rig.pool.resize(ask(2, fence=5))
+    before = ids(await rig.until(settled(2), "two workers"), WorkerPhase.READY)
+
+    keeper = ray.get_actor(f"penstock-{rig.job}", namespace="penstock")
+
+    def process() -> int:
+        """Its pid; while it is started again nobody answers."""
+        try:
+            return int(ray.get(keeper.__ray_call__.remote(lambda _: os.getpid()), timeout=30))
+        except ray.exceptions.RayError as error:
+            raise AssertionError(str(error)) from error
+
+    first = process()
+    ray.kill(keeper, no_restart=False)
+    eventually(lambda: process() != first, within_s=60.0, what="the keeper is started again")
+
+    with pytest.raises(Fenced):
+        await rig.pool.resize(ask(9, fence=4))
     state = await rig.until(settled(2), "the same two")
     assert ids(state, WorkerPhase.READY) == before
     assert state.failures == 0
