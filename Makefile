@@ -63,6 +63,18 @@ test-kubernetes: $(VENV)/.installed-dev ## Test the Kubernetes pool on the clust
 	  || { echo "name a cluster to test on: PENSTOCK_TEST_KUBECONFIG=~/.kube/config make test-kubernetes" >&2; exit 1; }
 	$(BIN)/pytest tests/actuator -m kubernetes $(ARGS)
 
+# Apart from .venv, as the forecasting models are.
+RAY_VENV := .venv-ray
+
+$(RAY_VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv $(RAY_VENV)
+	$(RAY_VENV)/bin/pip install --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev,ray]'
+	@touch $@
+
+.PHONY: test-ray
+test-ray: $(RAY_VENV)/.installed ## Test the Ray pool on a local cluster of several nodes; a skip fails.
+	CI=true RAY_USAGE_STATS_ENABLED=0 $(RAY_VENV)/bin/pytest -m ray --allowed-skips /dev/null tests/actuator $(ARGS)
+
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.
 	$(BIN)/python -m services.settings.reference docs/configuration.md
@@ -123,6 +135,10 @@ bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, 
 bench-kubernetes-watch: $(VENV)/.installed-dev ## What a tick costs with 1,000 pods, watched and polled.
 	$(BIN)/python -m benchmarks.kubernetes_watch $(ARGS)
 
+.PHONY: bench-standby
+bench-standby: install ## How soon a worker trains: started cold, and woken from standby.
+	$(BIN)/python -m benchmarks.standby $(ARGS)
+
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
@@ -132,4 +148,4 @@ lock: ## Write the versions of a fresh install to the constraints file.
 
 .PHONY: clean
 clean: ## Remove what make made.
-	rm -rf $(VENV) $(FORECAST_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FORECAST_VENV) $(RAY_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -21,6 +21,7 @@ from typing import Any
 
 from services.actuator.kubernetes_access import Access, Token
 from services.actuator.kubernetes_api import KubernetesApi
+from services.actuator.kubernetes_place import KubernetesPlace
 from services.actuator.kubernetes_pods import read_pod
 from services.actuator.kubernetes_pool import KubernetesPool
 from services.actuator.kubernetes_target import TargetSpec
@@ -99,7 +100,7 @@ async def _measure(port: int, options: argparse.Namespace) -> dict[str, float]:
     access = Access(
         f"http://127.0.0.1:{port}", NAMESPACE, ssl.create_default_context(), Token(lambda: ("", inf))
     )
-    async with KubernetesPool("ads", TargetSpec("ads"), access=lambda: access) as pool:
+    async with KubernetesPool("ads", KubernetesPlace(TargetSpec("ads"), lambda: access)) as pool:
 
         async def watched() -> int:
             return len((await pool.observe()).workers)

@@ -11,6 +11,8 @@ class Assignment:
     """Owners of each partition, several for a hot one or where workers outnumber partitions."""
 
     owners: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    active: tuple[str, ...] | None = None
+    """The only workers that may take leases; all may when None. The others stand by."""
 
     def partitions_of(self, worker: str) -> tuple[int, ...]:
         """The partitions that `worker` should read first."""
@@ -19,3 +21,11 @@ class Assignment:
     def workers(self) -> frozenset[str]:
         """Everyone who owns something."""
         return frozenset(w for owners in self.owners.values() for w in owners)
+
+    def stands_by(self, worker: str) -> bool:
+        """Whether `worker` is to wait, loaded, until it is named.
+
+        >>> Assignment(active=("w-1",)).stands_by("w-2"), Assignment().stands_by("w-2")
+        (True, False)
+        """
+        return self.active is not None and worker not in self.active

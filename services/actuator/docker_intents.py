@@ -8,38 +8,17 @@ with the next number: whoever makes a number first has written it, and everyone 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
+from services.actuator.charge import Charge, IntentMoved, NumberedCharge
 from services.actuator.docker_engine import DockerEngine
-from services.actuator.intent import Intent
 from services.control.errors import PoolUnavailable
 
 JOB, KIND, NUMBER, NONCE, CONTENT = (
     f"penstock.{name}" for name in ("job", "kind", "number", "nonce", "intent")
 )
-
-
-class IntentMoved(PoolUnavailable):
-    """Another controller wrote an intent in between; look again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What was asked for last, and which controller's pool is in charge of it."""
-
-    intent: Intent = field(default_factory=Intent)
-    supervisor: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NumberedCharge:
-    """A charge and its place in the order of all that were written."""
-
-    number: int
-    charge: Charge
 
 
 _CHARGE = TypeAdapter(Charge)

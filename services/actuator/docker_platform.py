@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from services.actuator.charge import Charge, NumberedCharge
 from services.actuator.docker_engine import Container, ContainerSpec, DockerEngine, EngineRefused, NameTaken
-from services.actuator.docker_intents import JOB, KIND, Charge, DockerIntents, NumberedCharge
+from services.actuator.docker_intents import JOB, KIND, DockerIntents
 from services.actuator.intent import Intent
 from services.actuator.platform import Exit, NotStarted, Sight, WorkerFacts
 
@@ -139,6 +140,10 @@ class DockerPlatform:
 
     def tidy(self, alive: Collection[str]) -> None:
         """The engine bounds its logs itself."""
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._engine.close()
 
     def _look(self, worker: str) -> Sight:
         seen = self._seen.get(worker)

@@ -75,7 +75,7 @@ class MemoryPool:
         self._live_until(now_s)
 
     def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.ANY)
+        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.ANY, standbys=True)
 
     def lead_times(self) -> tuple[LeadTime, ...]:
         """The latest starts, asked to ready, oldest first."""

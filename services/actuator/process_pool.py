@@ -16,30 +16,29 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import structlog
 
-from services.actuator.backoff import Backoff
 from services.actuator.crew import Crew
 from services.actuator.launcher import Launcher, WorkerCommand
 from services.actuator.lead_time import LeadTime
-from services.actuator.moment import Moment
 from services.actuator.process_platform import ProcessPlatform
 from services.actuator.run_files import RunDirBusy, RunFiles
 from services.actuator.supervision import Supervision
+from services.actuator.tending import Tended, TendedPool, Tending
 from services.actuator.worker_logs import WorkerLogs
 from services.control.errors import PoolUnavailable
-from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims
+from services.control.types import PoolResize, PoolState
 
 _LOCK_WITHIN_S = 2.0
 _KILLED_WITHIN_S = 5.0
 
+TENDING = Tending()
+
 log = structlog.get_logger()
 
 
-class ProcessPool:
+class ProcessPool(TendedPool["_Running"]):
     """A `WorkerPool` of local processes.
 
     A worker makes the file named by `PENSTOCK_READY_FILE` once it is ready, leaves on SIGTERM
@@ -59,43 +58,24 @@ class ProcessPool:
         run_dir: Path,
         env: Mapping[str, str] | None = None,
         owned: bool = False,
-        drain_s: float = 30.0,
-        backoff: Backoff | None = None,
-        poll_s: float = 0.1,
-        now: Callable[[], Moment] = Moment.now,
+        tending: Tending = TENDING,
     ) -> None:
-        self._job = job
+        super().__init__(job, tending)
         self._command = WorkerCommand(job, tuple(command), dict(env or {}))
         self._files = RunFiles(run_dir.resolve() / job)
         self._owned = owned
-        self._drain_s = drain_s
-        self._backoff = backoff or Backoff()
-        self._poll_s = poll_s
-        self._now = now
         self._log = log.bind(job=job)
-        self._running: _Running | None = None
 
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def open(self) -> None:
-        """Adopt the workers on record and supervise from here on. Raises PoolUnavailable."""
-        if self._running is not None:
-            raise RuntimeError(f"the pool of job {self._job} is already open")
+    async def _begin(self) -> _Running:
+        """Adopt the workers on record and supervise from here on."""
         running = self._assemble()
         try:
-            await _retry_while_busy(lambda: running.supervision.make_pass(self._now()))
+            await _retry_while_busy(lambda: running.supervision.make_pass(self._tending.now()))
         except BaseException:
             running.close_pipe()
             raise
         running.task = asyncio.create_task(self._supervise(running), name=f"supervise {self._job}")
-        self._running = running
+        return running
 
     async def close(self, *, keep_workers: bool | None = None, within_s: float | None = None) -> None:
         """Stop supervising. Workers stay, for the next pool to adopt, unless they are owned.
@@ -104,14 +84,14 @@ class ProcessPool:
         a close that is itself cancelled kills them at once. Workers that another pool supervises
         by now are left to it.
         """
-        running, self._running = self._running, None
+        running = self._end()
         if running is None:
             return
         keep = not self._owned if keep_workers is None else keep_workers
         try:
             await running.stop_task()
             if not keep:
-                await self._let_leave(running, self._drain_s if within_s is None else within_s)
+                await self._let_leave(running, self._tending.drain_s if within_s is None else within_s)
         finally:
             if not keep and running.supervision.active:
                 running.kill_all()
@@ -124,9 +104,9 @@ class ProcessPool:
         if running.fault:
             raise PoolUnavailable(running.fault)
         try:
-            return running.supervision.state(self._now())
+            return running.supervision.state(self._tending.now())
         except OSError as error:
-            raise PoolUnavailable(f"the pool of job {self._job} cannot be read: {error}") from error
+            raise PoolUnavailable(f"{self._name} cannot be read: {error}") from error
 
     async def resize(self, request: PoolResize) -> None:
         """Write down the size; the supervision task brings it about.
@@ -134,11 +114,8 @@ class ProcessPool:
         Raises Fenced, Rejected, and PoolUnavailable when it cannot be written down.
         """
         running = self._open()
-        await _retry_while_busy(lambda: running.supervision.ask(request, self._now()))
+        await _retry_while_busy(lambda: running.supervision.ask(request, self._tending.now()))
         running.wake.set()
-
-    def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.ANY)
 
     def lead_times(self) -> tuple[LeadTime, ...]:
         """The latest starts, asked to ready, oldest first."""
@@ -155,30 +132,22 @@ class ProcessPool:
         logs = WorkerLogs(self._files.directory / "logs")
         launcher = Launcher(self._command, self._files, logs, owner_fd=pipe[0] if pipe else None)
         platform = ProcessPlatform(self._files, logs, launcher)
-        crew = Crew(self._job, platform, backoff=self._backoff, drain_s=self._drain_s)
-        return _Running(crew, Supervision(self._job, self._files, platform, crew), pipe)
-
-    def _open(self) -> _Running:
-        """What runs, if the pool is open."""
-        running = self._running
-        if running is None:
-            raise PoolUnavailable(f"the pool of job {self._job} is not open")
-        if running.task is not None and running.task.done():
-            running.task.result()  # a mistake in the pool itself: let it be seen
-        return running
+        crew = Crew(self._job, platform, backoff=self._tending.backoff, drain_s=self._tending.drain_s)
+        supervision = Supervision(self._job, self._files, platform, crew)
+        return _Running(crew=crew, supervision=supervision, pipe=pipe)
 
     async def _supervise(self, running: _Running) -> None:
         while True:
             running.wake.clear()
             self._try_pass(running)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._poll_s):
+                async with asyncio.timeout(self._tending.poll_s):
                     await running.wake.wait()
 
     def _try_pass(self, running: _Running) -> None:
         """One pass; what hinders it is told by `observe()` until a pass succeeds."""
         try:
-            running.supervision.make_pass(self._now())
+            running.supervision.make_pass(self._tending.now())
         except RunDirBusy as error:
             # Another controller is at it for a moment; only a lasting lock is worth telling.
             if time.monotonic() - running.passed_s < _LOCK_WITHIN_S:
@@ -187,7 +156,7 @@ class ProcessPool:
         except (OSError, PoolUnavailable) as error:
             if not running.fault:
                 self._log.warning("supervision_hindered", error=str(error))
-            running.fault = f"the pool of job {self._job} cannot be supervised: {error}"
+            running.fault = f"{self._name} cannot be supervised: {error}"
         else:
             running.passed_s, running.fault = time.monotonic(), ""
 
@@ -196,7 +165,7 @@ class ProcessPool:
         await _retry_while_busy(running.supervision.dismiss_all)
         while running.supervision.active and not running.crew.empty and time.monotonic() < deadline_s:
             self._try_pass(running)
-            await asyncio.sleep(min(self._poll_s, 0.05))
+            await asyncio.sleep(min(self._tending.poll_s, 0.05))
 
     def _release(self, running: _Running) -> None:
         try:
@@ -206,24 +175,14 @@ class ProcessPool:
             self._log.warning("claim_not_released", error=str(error))
 
 
-@dataclass(slots=True)
-class _Running:
+@dataclass(slots=True, kw_only=True)
+class _Running(Tended):
     """What an open pool consists of."""
 
     crew: Crew
     supervision: Supervision
     pipe: tuple[int, int] | None
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
     passed_s: float = field(default_factory=time.monotonic)
-    fault: str = ""
-
-    async def stop_task(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.wait([self.task])
-            if not self.task.cancelled():
-                self.task.result()  # it ended before, by a mistake in the pool itself: let it be seen
 
     def kill_all(self) -> None:
         """End everyone and wait until they are gone: milliseconds, unless one hangs in the kernel.

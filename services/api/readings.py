@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -12,15 +14,15 @@ from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
 from services.api.views import AssignmentView, PlanView, SeriesView
 from services.control.types import Reason
-from services.controller.snapshot import (
-    DecisionView,
-    ForecastView,
-    JobSnapshot,
-    QualityView,
-    ThroughputView,
-    TrafficView,
-    WorkerView,
-)
+from services.controller.snapshot import JobSnapshot
+from services.controller.views.decision import DecisionView
+from services.controller.views.forecast import ForecastView
+from services.controller.views.quality import QualityView
+from services.controller.views.safety import ActuationView, SafetyView
+from services.controller.views.throughput import ThroughputView
+from services.controller.views.traffic import TrafficView
+from services.controller.views.view import View
+from services.controller.views.workers import WorkerView
 from services.store.memory_state import DECISIONS_KEPT
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["readings"])
@@ -78,6 +80,15 @@ async def list_decisions(
     return [DecisionView.of(decision) for decision in found[:limit]]
 
 
+@router.get("/actuations")
+async def list_actuations(
+    who: Viewer, record: KnownJob, site: TheSite, limit: Limit = 100
+) -> list[ActuationView]:
+    """The trail of the pool's resizes, newest first: written before each was done, and how it ended."""
+    del who
+    return [ActuationView.like(one) for one in await site.controller.actuations(record.name, limit=limit)]
+
+
 @router.get("/series")
 async def read_series(who: Viewer, record: KnownJob, site: TheSite, limit: Limit = 300) -> SeriesView:
     """The latest ticks as columns, oldest first."""
@@ -101,33 +112,6 @@ async def read_series(who: Viewer, record: KnownJob, site: TheSite, limit: Limit
     )
 
 
-@router.get("/traffic")
-async def read_traffic(who: Viewer, seen: ObservedJob) -> TrafficView:
-    """Traffic and progress as last measured, by partition too, and the traffic of two seasons before."""
-    del who
-    if seen.traffic is None:
-        raise _missing("traffic has not been measured yet")
-    return seen.traffic
-
-
-@router.get("/forecast")
-async def read_forecast(who: Viewer, seen: ObservedJob) -> ForecastView:
-    """The forecast behind the latest decision, its score, and what earlier ones had said of the past."""
-    del who
-    if seen.forecast is None:
-        raise _missing("no model has enough history to forecast yet")
-    return seen.forecast
-
-
-@router.get("/throughput")
-async def read_throughput(who: Viewer, seen: ObservedJob) -> ThroughputView:
-    """How many samples a second n workers can train, how sure that is, and what binds."""
-    del who
-    if seen.throughput is None:
-        raise _missing("throughput is not known yet")
-    return seen.throughput
-
-
 @router.get("/assignment")
 async def read_assignment(who: Viewer, seen: ObservedJob) -> AssignmentView:
     """Which worker prefers which partitions, and how evenly."""
@@ -149,10 +133,69 @@ async def read_snapshot(who: Viewer, seen: ObservedJob) -> JobSnapshot:
     return seen
 
 
-@router.get("/quality")
-async def read_quality(who: Viewer, seen: ObservedJob) -> QualityView:
-    """How many samples were late, and how good the model is when the trainer tells."""
-    del who
-    if seen.quality is None:
-        raise _missing("nobody counts this job's samples: it runs without leases, or has just started")
-    return seen.quality
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One part of the snapshot, shown alone."""
+
+    path: str
+    view: type[View]
+    of: Callable[[JobSnapshot], View | None]
+    text: str
+    missing: str
+    """Why it may not be there yet."""
+
+    async def read(self, who: Viewer, seen: ObservedJob) -> View:
+        """The part, or 503 while nothing is known of it."""
+        del who
+        found = self.of(seen)
+        if found is None:
+            raise _missing(self.missing)
+        return found
+
+
+_PARTS = (
+    _Part(
+        "traffic",
+        TrafficView,
+        lambda seen: seen.traffic,
+        "Traffic and progress as last measured, by partition too, and the traffic of two seasons before.",
+        "traffic has not been measured yet",
+    ),
+    _Part(
+        "forecast",
+        ForecastView,
+        lambda seen: seen.forecast,
+        "The forecast behind the latest decision, its score, and what earlier ones had said of the past.",
+        "no model has enough history to forecast yet",
+    ),
+    _Part(
+        "throughput",
+        ThroughputView,
+        lambda seen: seen.throughput,
+        "How many samples a second n workers can train, how sure that is, and what binds.",
+        "throughput is not known yet",
+    ),
+    _Part(
+        "safety",
+        SafetyView,
+        lambda seen: seen.safety,
+        "How often the pool was resized lately, and whether a circuit breaker holds it.",
+        "no decision has been made yet",
+    ),
+    _Part(
+        "quality",
+        QualityView,
+        lambda seen: seen.quality,
+        "How many samples were late, and how good the model is when the trainer tells.",
+        "nobody counts this job's samples: it runs without leases, or has just started",
+    ),
+)
+
+for _part in _PARTS:
+    router.add_api_route(
+        f"/{_part.path}",
+        _part.read,
+        response_model=_part.view,
+        name=f"read_{_part.path}",
+        description=_part.text,
+    )

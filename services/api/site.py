@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from services.api.event_feed import EventFeed
 from services.api.what_if import WhatIf
-from services.control.types import Decision
+from services.control.types import Actuation, Decision
 from services.controller.desk import Desk
 from services.controller.readiness import Readiness
 from services.controller.snapshot import JobSnapshot
@@ -37,6 +37,8 @@ class ControllerState(Protocol):
     def readiness(self) -> Readiness: ...
 
     async def decisions(self, job: str, *, limit: int) -> tuple[Decision, ...]: ...
+
+    async def actuations(self, job: str, *, limit: int) -> tuple[Actuation, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)

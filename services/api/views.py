@@ -10,7 +10,11 @@ from services.access.role import Role
 from services.api.words import binding, words_for
 from services.control.types import Mode, Reason
 from services.controller.readiness import Readiness
-from services.controller.snapshot import DecisionView, JobSnapshot, TrafficView, View, WorkerView
+from services.controller.snapshot import JobSnapshot
+from services.controller.views.decision import DecisionView
+from services.controller.views.traffic import TrafficView
+from services.controller.views.view import View
+from services.controller.views.workers import WorkerView
 from services.settings import JobSettings
 from services.store.job_record import JobRecord, OverrideRecord, PauseRecord
 

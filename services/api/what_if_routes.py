@@ -16,7 +16,8 @@ from services.api.examples import WHAT_IF
 from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
 from services.api.what_if import Answer, Point, Question, WhatIfUnavailable
-from services.controller.snapshot import JobSnapshot, View
+from services.controller.snapshot import JobSnapshot
+from services.controller.views.view import View
 from services.settings import JobSettings
 from services.settings.job import SloSettings
 

@@ -8,8 +8,11 @@ from statistics import fmean
 from estimator.capacity import LearnedCapacity
 from estimator.situation import Limits, Situation, Sizing
 from estimator.throughput import Guess
+from services.control import standby
+from services.control.bounds import bounded, limits_of, safety_numbers
 from services.control.learned import PoolMemory, Throughput
 from services.control.pool_watch import lead_time_s, pool_seen
+from services.control.safety import PoolNow, SafetyMemory, judged
 from services.control.throughput_windows import can_be, throughput_seen
 from services.control.types import (
     ControlState,
@@ -27,6 +30,8 @@ from services.control.types import (
 from shuffler.assignment import Assignment
 from shuffler.rebalance import rebalance
 
+_LEAVES = {WorkerPhase.READY: 0, WorkerPhase.STANDBY: 1, WorkerPhase.STARTING: 2}
+"""Who may be asked to leave; the higher, the sooner."""
 ROOM = 0.9
 """A pool that could train this much more than arrives falls behind for other reasons than traffic."""
 
@@ -40,17 +45,25 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     ready = tuple(worker.id for worker in seen.pool.workers if worker.phase is WorkerPhase.READY)
     throughput, capacity = _throughput(seen, ready, state, policy)
     pool = _pool(seen, ready, state, policy, capacity)
-    limits = _limits(seen, policy)
-    sizing, memory = _size(seen, state, policy, _situation(seen, policy, capacity, pool, limits))
-    sizing = _steered(sizing, seen, policy)
-    planned, bound = _bounded(sizing, limits, policy)
+    limits = limits_of(seen, policy)
+    safety = _judged(seen, state, policy, capacity, pool)
+    situation = _situation(seen, state, policy, capacity=capacity, memory=pool, limits=limits)
+    wanted, memory = _size(seen, state, policy, situation)
+    standbys, why = standby.wanted(
+        wanted, seen, policy, capacity, kept=state.standbys, lead_time_s=situation.lead_time_s
+    )
+    plan = bounded(
+        wanted, seen, policy, limits, safety, standbys=standbys, standbys_now=_standbys_now(seen, state)
+    )
+    planned, sizing, training = plan.workers, plan.sizing, plan.workers - plan.standbys
     victims = () if planned == seen.pool.requested else _victims(seen, planned)
     resize = _resize(seen, state, policy, planned, victims)
-    assignment = _assignment(seen, state, policy, leaving=victims if resize else ())
+    assignment = _assignment(seen, state, policy, training, leaving=victims if resize else ())
     notes = (
         *sizing.notes,
-        *_notes(seen, state, policy, bound),
-        *_capacity_notes(capacity, planned, limits),
+        *plan.notes,
+        *_notes(seen, state, policy),
+        *_capacity_notes(capacity, training, limits),
     )
     return Decision(
         id=_decision_id(seen, state),
@@ -61,22 +74,35 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         ready=len(ready),
         reason=sizing.reason,
         notes=tuple(dict.fromkeys(notes)),
-        numbers=_numbers(seen, sizing, capacity, pool, planned),
+        numbers={
+            **_numbers(seen, sizing, capacity, pool, training),
+            **why,
+            **safety_numbers(safety, policy, seen.at_s),
+        },
         resize=resize,
         assignment=None if assignment == state.assignment else assignment,
         state=ControlState(
             sequence=state.sequence + 1,
             planned=planned,
+            standbys=plan.standbys,
             rule=policy.rule.name,
             memory=memory,
             throughput=throughput,
             pool=pool,
             assignment=assignment,
             pool_failures=seen.pool.failures,
+            safety=safety if resize is None else _resized(safety, seen, planned),
+            resized=resize or state.resized,
         ),
         confidence=capacity.model.confidence,
         bottleneck=capacity.model.bottleneck,
+        standbys=plan.standbys,
     )
+
+
+def _standbys_now(seen: Observation, state: ControlState) -> int:
+    """How many of those asked for are there to stand by."""
+    return min(state.standbys, seen.pool.requested)
 
 
 def _size(
@@ -86,7 +112,7 @@ def _size(
     memory = state.memory if state.rule == policy.rule.name else policy.rule.memory()
     if seen.at_s - seen.traffic.at_s > policy.stale_after_s:
         held = (
-            state.planned
+            state.planned - state.standbys
             if state.planned is not None
             else max(seen.pool.requested, situation.limits.workers_min)
         )
@@ -97,22 +123,21 @@ def _size(
     return sizing, memory
 
 
-def _steered(sizing: Sizing, seen: Observation, policy: Policy) -> Sizing:
-    """What an operator set wins over the rule; what the rule wanted is kept among the numbers."""
-    override = policy.override
-    if override is not None and seen.at_s < override.until_s:
-        size, reason = override.workers, Reason.OVERRIDE
-    elif policy.paused:
-        size, reason = seen.pool.requested, Reason.PAUSED
-    else:
-        return sizing
-    return Sizing(size, reason, {**sizing.numbers, "rule_workers": float(sizing.workers)})
-
-
 def _situation(
-    seen: Observation, policy: Policy, capacity: LearnedCapacity, memory: PoolMemory, limits: Limits
+    seen: Observation,
+    state: ControlState,
+    policy: Policy,
+    *,
+    capacity: LearnedCapacity,
+    memory: PoolMemory,
+    limits: Limits,
 ) -> Situation:
+    """Of the workers that train or are to; a rule knows of no others."""
     traffic, pool = seen.traffic, seen.pool
+    requested = pool.requested - _standbys_now(seen, state)
+    starting = [w.started_at_s for w in pool.workers if w.phase is WorkerPhase.STARTING]
+    if state.standbys:  # the youngest are on their way to stand by
+        starting = sorted(starting)[: max(0, requested - len(memory.ready))]
     ready = set(memory.ready)
     busy = {report.worker: report.busy for report in seen.reports if report.worker in ready}
     return Situation(
@@ -121,7 +146,7 @@ def _situation(
         lag=float(traffic.lag),
         lag_s=traffic.lag_s,
         trained_per_s=traffic.trained_per_s,
-        requested=pool.requested,
+        requested=requested,
         ready=len(ready),
         busy=fmean(busy.values()) if busy else None,
         capacity=capacity,
@@ -134,7 +159,7 @@ def _situation(
         partition_lags=traffic.partition_lags,
         busy_by_worker=busy,
         history=seen.history,
-        starting_since_s=tuple(w.started_at_s for w in pool.workers if w.phase is WorkerPhase.STARTING),
+        starting_since_s=tuple(starting),
     )
 
 
@@ -171,46 +196,45 @@ def _pool(
     )
 
 
+def _judged(
+    seen: Observation, state: ControlState, policy: Policy, capacity: LearnedCapacity, pool: PoolMemory
+) -> SafetyMemory:
+    """What became of the last resize."""
+    wall = capacity.model.wall
+    now = PoolNow(
+        at_s=seen.at_s,
+        requested=seen.pool.requested,
+        ready=standby.loaded(seen.pool),
+        lead_time_s=pool.lead_time_s,
+        wall_at_s=None if wall is None else wall.at_s,
+    )
+    return judged(state.safety, now, policy.safety.breaker)
+
+
+def _resized(safety: SafetyMemory, seen: Observation, planned: int) -> SafetyMemory:
+    ready = standby.loaded(seen.pool)
+    return safety.resized(seen.at_s, before=seen.pool.requested, workers=planned, ready=ready)
+
+
 def _tells_speed(report: WorkerReport) -> bool:
     # A window that was hardly busy measures the clock's grain more than the worker.
     return can_be(report) and report.rate_per_busy_s > 0 and report.busy >= 0.05
 
 
-def _limits(seen: Observation, policy: Policy) -> Limits:
-    """Without leases, Kafka gives a partition to one worker: more workers than partitions idle."""
-    partitions = len(seen.traffic.partition_rates)
-    if policy.shuffle is Shuffle.LEASES or partitions == 0:
-        return policy.limits
-    most = min(policy.limits.workers_max, partitions)
-    return Limits(min(policy.limits.workers_min, most), most)
-
-
-def _bounded(sizing: Sizing, limits: Limits, policy: Policy) -> tuple[int, Reason | None]:
-    """Within the limits, and which of them binds. A paused pool is not moved, not even into its limits."""
-    if sizing.reason is Reason.PAUSED:
-        return sizing.workers, None
-    if sizing.workers < limits.workers_min:
-        return limits.workers_min, Reason.AT_MINIMUM
-    if sizing.workers > limits.workers_max:
-        by_partitions = limits.workers_max < policy.limits.workers_max
-        return limits.workers_max, Reason.AT_PARTITIONS if by_partitions else Reason.AT_MAXIMUM
-    return sizing.workers, None
-
-
 def _victims(seen: Observation, planned: int) -> tuple[str, ...]:
-    """Who goes when the pool shrinks: first who does not train yet, then the youngest.
+    """Who goes when the pool shrinks: first who does not train yet, then who stands by, then the youngest.
 
     Where the platform takes the highest numbers, those, so that they are the ones that drain;
     where it does not tell whom it takes, nobody is named.
     """
-    staying = [w for w in seen.pool.workers if w.phase in (WorkerPhase.STARTING, WorkerPhase.READY)]
+    staying = [w for w in seen.pool.workers if w.phase in _LEAVES]
     surplus = len(staying) - planned
     if surplus <= 0 or seen.victims is Victims.NONE:
         return ()
     if seen.victims is Victims.HIGHEST:
         staying.sort(key=lambda w: (_number(w.id), w.id), reverse=True)
     else:
-        staying.sort(key=lambda w: (w.phase is WorkerPhase.STARTING, w.started_at_s, w.id), reverse=True)
+        staying.sort(key=lambda w: (_LEAVES[w.phase], w.started_at_s, w.id), reverse=True)
     return tuple(worker.id for worker in staying[:surplus])
 
 
@@ -233,24 +257,28 @@ def _resize(
 
 
 def _assignment(
-    seen: Observation, state: ControlState, policy: Policy, *, leaving: tuple[str, ...]
+    seen: Observation, state: ControlState, policy: Policy, training: int, *, leaving: tuple[str, ...]
 ) -> Assignment:
+    active = standby.active_names(seen, policy, active=training, leaving=leaving)
     if policy.shuffle is not Shuffle.LEASES or not seen.traffic.partition_rates:
-        return Assignment()
+        return Assignment(active=active)
     speed = {report.worker: report.rate_per_busy_s for report in seen.reports if _tells_speed(report)}
     known = fmean(speed.values()) if speed else 1.0
-    staying = (w.id for w in seen.pool.workers if w.phase is WorkerPhase.READY and w.id not in leaving)
+    named = Assignment(active=active)
+    staying = (
+        w.id
+        for w in seen.pool.workers
+        if w.phase in standby.LOADED and w.id not in leaving and not named.stands_by(w.id)
+    )
     speeds = {worker: speed.get(worker, known) for worker in staying}
     at_risk = seen.traffic.lag_s > policy.slo.fresh_within_s / 2
     rates = seen.traffic.partition_rates
     moves_max = None if at_risk else max(4, len(rates) // 10)  # each costs a seek; the rest follows
-    return rebalance(state.assignment, rates, speeds, moves_max=moves_max)[0]
+    return replace(rebalance(state.assignment, rates, speeds, moves_max=moves_max)[0], active=active)
 
 
-def _notes(
-    seen: Observation, state: ControlState, policy: Policy, bound: Reason | None
-) -> tuple[Reason, ...]:
-    notes = [] if bound is None else [bound]
+def _notes(seen: Observation, state: ControlState, policy: Policy) -> tuple[Reason, ...]:
+    notes = []
     if seen.traffic.degraded:
         notes.append(Reason.DEGRADED_METER)
     if seen.forecast is None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import floor
 
+from services.control.actuation import Outcome, Settlement
 from services.control.decide import decide
-from services.control.errors import ControlError, Fenced
+from services.control.errors import ControlError, Fenced, Rejected
+from services.control.fleet import FleetCount
 from services.control.ports import (
     Clock,
     ForecastSource,
@@ -17,7 +19,16 @@ from services.control.ports import (
     TrafficMeter,
     WorkerPool,
 )
-from services.control.types import ControlState, Decision, Observation, Policy, PoolState, TrafficReading
+from services.control.standby import standing_by
+from services.control.types import (
+    ControlState,
+    Decision,
+    Observation,
+    Policy,
+    PoolResize,
+    PoolState,
+    TrafficReading,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,8 @@ class Ports:
     pool: WorkerPool
     telemetry: Telemetry
     store: StateStore
+    fleet: FleetCount = field(default_factory=FleetCount)
+    """Shared with the other jobs of this controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +85,8 @@ class JobLoop:
         self._tell = tell
         self._state = ControlState()
         self._state_of_fence: int | None = None
+        self._unsettled: PoolResize | None = None
+        """Asked for, and not yet marked with what became of it."""
 
     async def run(self, *, interval_s: float, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
         """Tick on a fixed grid, for ever. A tick that overruns skips grid points; it does not pile up.
@@ -102,7 +117,8 @@ class JobLoop:
         try:
             await self._recall(fence)
             seen = await self._observe(fence)
-            decision = decide(seen, self._state, self.policy)
+            await self._settle_earlier(seen)
+            decision = self._decide(seen)
             await self._record(decision, fence)
             await self._act(decision)
         except ControlError as error:
@@ -117,10 +133,13 @@ class JobLoop:
         if self._state_of_fence != fence:
             self._state = await self._ports.store.load(self.job)
             self._state_of_fence = fence
+            # Perhaps carried out by a predecessor that died before it could say so.
+            self._unsettled = self._state.resized
 
     async def _observe(self, fence: int) -> Observation:
         traffic: TrafficReading = await self._ports.meter.read()
-        pool: PoolState = await self._ports.pool.observe()
+        pool: PoolState = standing_by(await self._ports.pool.observe(), self._state.assignment)
+        able = self._ports.pool.capabilities()
         history = self._ports.meter.history()
         return Observation(
             job=self.job,
@@ -131,8 +150,25 @@ class JobLoop:
             fence=fence,
             forecast=self._ports.forecasts.forecast(history),
             history=history,
-            victims=self._ports.pool.capabilities().victims,
+            victims=able.victims,
+            can_stand_by=able.standbys,
         )
+
+    async def _settle_earlier(self, seen: Observation) -> None:
+        """A resize whose answer was lost, or whose controller died: what the pool shows is what happened."""
+        resize = self._unsettled
+        if resize is not None and seen.pool.requested == resize.workers:
+            await self._settle(resize, seen, Outcome.DONE)
+
+    def _decide(self, seen: Observation) -> Decision:
+        """Nothing is awaited between the look at the fleet and the word to it: two jobs cannot both
+        take the last resize that is left."""
+        fleet = self._ports.fleet
+        fleet.tell(self.job, self._state.safety.hour)
+        elsewhere = fleet.elsewhere(self.job, seen.at_s)
+        decision = decide(replace(seen, resizes_elsewhere=elsewhere), self._state, self.policy)
+        fleet.tell(self.job, decision.state.safety.hour)
+        return decision
 
     async def _record(self, decision: Decision, fence: int) -> None:
         """Before acting: a controller that dies in between finds out what it was about to do."""
@@ -142,7 +178,25 @@ class JobLoop:
     async def _act(self, decision: Decision) -> None:
         """The assignment is out with the record, so a shrinking pool drains before it is cut.
 
-        A growing pool is assigned by the tick that sees its new workers ready.
+        A growing pool is assigned by the tick that sees its new workers ready. A resize whose answer is
+        lost stays unsettled: the next look at the pool tells.
         """
-        if decision.resize is not None:
-            await self._ports.pool.resize(decision.resize)
+        resize = decision.resize
+        if resize is None:
+            if self._unsettled is not None:  # not seen done, and not wanted any more
+                await self._settle(self._unsettled, decision, Outcome.SUPERSEDED)
+            return
+        self._unsettled = resize
+        try:
+            await self._ports.pool.resize(resize)
+        except Rejected as error:
+            await self._settle(resize, decision, Outcome.REFUSED, why=str(error))
+            raise
+        await self._settle(resize, decision, Outcome.DONE)
+
+    async def _settle(
+        self, resize: PoolResize, at: Observation | Decision, outcome: Outcome, *, why: str = ""
+    ) -> None:
+        settlement = Settlement(resize.decision_id, at.at_s, outcome, why)
+        await self._ports.store.settle(self.job, settlement)
+        self._unsettled = None

@@ -80,8 +80,8 @@ def _starts(
         waited_s = max(0.0, seen.at_s - asked_at_s)
         if name in awaited:
             awaited[name] = asked_at_s
-        elif worker is not None and worker.phase is WorkerPhase.READY:
-            if not _has_trained(worker, trained, seen):
+        elif worker is not None and worker.phase in (WorkerPhase.READY, WorkerPhase.STANDBY):
+            if worker.phase is WorkerPhase.READY and not _has_trained(worker, trained, seen):
                 awaited[name] = asked_at_s
                 continue
             took_s = _took_s(waited_s, seen.at_s - before.at_s)

@@ -6,7 +6,9 @@ from typing import Protocol
 
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
+from services.control.actuation import Settlement
 from services.control.types import (
+    Actuation,
     ControlState,
     Decision,
     PoolCapabilities,
@@ -83,15 +85,26 @@ class StateStore(Protocol):
         ...
 
     async def commit(self, decision: Decision, *, fence: int) -> None:
-        """Record the decision and its state, and tell the workers its assignment: all or nothing.
+        """Record the decision, its state and its actuation, and tell the workers its assignment: all or
+        nothing.
 
-        Comes before the resize, so that a worker to be removed is told to stop first.
+        Comes before the resize, so that a worker to be removed is told to stop first. An earlier
+        actuation that was never settled is superseded by a new one.
         Raises Fenced when a newer token has committed, StateUnavailable when it cannot be known.
         """
         ...
 
+    async def settle(self, job: str, settlement: Settlement) -> None:
+        """Mark the latest actuation with its end. Nothing happens when it is settled already, or is
+        not the latest. Raises StateUnavailable."""
+        ...
+
     async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
         """The latest decisions, newest first."""
+        ...
+
+    async def actuations(self, job: str, *, limit: int = 100) -> tuple[Actuation, ...]:
+        """The trail of resizes, newest first, each with what became of it."""
         ...
 
 

@@ -14,10 +14,13 @@ from estimator.situation import Limits, Slo
 from estimator.throughput import Bottleneck, Confidence, ResourceLoad, StepTimes
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
+from services.control.actuation import Actuation
 from services.control.learned import PoolMemory, Throughput
+from services.control.safety import SafetyLimits, SafetyMemory
 from shuffler.assignment import Assignment
 
 __all__ = [
+    "Actuation",
     "ControlState",
     "Decision",
     "Mode",
@@ -129,6 +132,8 @@ class PoolCapabilities:
     scale_to_zero: bool
     victims: Victims
     workers_max: int | None = None
+    standbys: bool = False
+    """A worker may be there, loaded, and wait for the assignment to name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +213,10 @@ class Policy:
     """The pool is left as it is; the rule goes on thinking, so that it can be compared."""
     override: Override | None = None
     """Beats `paused`: a size that somebody asked for is wanted."""
+    safety: SafetyLimits = field(default_factory=SafetyLimits)
+    """How far and how often the pool may be moved."""
+    standbys: int | None = 0
+    """Workers kept loaded and without leases beside those that train; None is as many as pay off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +226,9 @@ class ControlState:
     sequence: int = 0
     """Decisions made; numbers the next one."""
     planned: int | None = None
+    """Standbys included."""
+    standbys: int = 0
+    """How many of those stand by."""
     rule: str = ""
     """Whose `memory` this is; another rule starts afresh."""
     memory: object = None
@@ -227,6 +239,10 @@ class ControlState:
     assignment: Assignment = field(default_factory=Assignment)
     pool_failures: int = 0
     """Failures of the pool already told of."""
+    safety: SafetyMemory = field(default_factory=SafetyMemory)
+    """How often the pool was resized, and what came of it."""
+    resized: PoolResize | None = None
+    """The last resize that a decision asked for; a successor finds out whether it was carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +260,10 @@ class Observation:
     """Traffic before this tick, for rules that learn from it themselves."""
     victims: Victims = Victims.ANY
     """Who leaves when the pool shrinks."""
+    can_stand_by: bool = True
+    """Whether the pool's workers can wait, loaded, without leases."""
+    resizes_elsewhere: int = 0
+    """Resizes of the fleet's other jobs within the last hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +274,7 @@ class Decision:
     job: str
     at_s: float
     planned: int
+    """Standbys included."""
     requested: int
     """What the platform had been asked for before this decision."""
     ready: int
@@ -268,3 +289,20 @@ class Decision:
     """How far C(n) can be trusted beyond the sizes seen."""
     bottleneck: Bottleneck = Bottleneck.UNKNOWN
     """What limits the workers as they are."""
+    standbys: int = 0
+    """How many of `planned` stand by."""
+
+    @property
+    def actuation(self) -> Actuation | None:
+        """What goes into the trail before it is done; None where nothing is done."""
+        if self.resize is None:
+            return None
+        return Actuation(
+            decision_id=self.id,
+            at_s=self.at_s,
+            before=self.requested,
+            workers=self.resize.workers,
+            reason=self.reason,
+            fence=self.resize.fence,
+            remove=self.resize.remove,
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -17,9 +18,10 @@ from services.control.errors import (
     StateUnavailable,
     TrafficUnavailable,
 )
+from services.control.fleet import FleetCount
 from services.control.loop import JobLoop, Ports, Tick
 from services.control.ports import Leadership, StateStore
-from services.control.types import Decision
+from services.control.types import Actuation, Decision, Policy
 from services.controller.book import JobBook
 from services.controller.desk import Desk
 from services.controller.journal import JobStatus, Journal
@@ -29,7 +31,8 @@ from services.controller.publisher import Publisher
 from services.controller.readiness import Readiness
 from services.controller.retirement import retire
 from services.controller.showcase import Showcase
-from services.controller.snapshot import JobSnapshot, ModelScore, TrainingView
+from services.controller.snapshot import JobSnapshot
+from services.controller.views.forecast import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.store.job_record import JobRecord
@@ -116,6 +119,7 @@ class Controller:
         self._publisher = Publisher(wiring.events, wiring.snapshots, self._showcase.document)
         self.journal.listen(self._showcase.told)
         self.journal.listen(self._publisher.told)
+        self._fleet = FleetCount()
         self._running: dict[str, tuple[JobSettings, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
@@ -172,7 +176,6 @@ class Controller:
     async def _run_job(self, name: str) -> None:
         await self._lead_first()
         record = self._record(name)
-        stale_after_s = self._settings.controller.stale_after_s
 
         def tell(tick: Tick) -> None:
             self.journal.told(tick, slo_s=record.settings.slo.fresh_within_s)
@@ -184,16 +187,22 @@ class Controller:
             if latest.version != record.version and not latest.deleted:
                 record = latest
                 self._wiring.take_over(name, record.settings)
-                policy = record.policy(stale_after_s=stale_after_s)
+                policy = self._policy(record)
                 await asyncio.to_thread(policy.rule.prepare)
                 loop.policy = policy
                 log.info("job_policy_replaced", job=name, version=record.version)
 
-        first = record.policy(stale_after_s=stale_after_s)
+        first = self._policy(record)
         await asyncio.to_thread(first.rule.prepare)
         async with self._wiring.open_job(name, record.settings) as ports:
-            loop = JobLoop(name, first, ports, tell=tell)
+            loop = JobLoop(name, first, replace(ports, fleet=self._fleet), tell=tell)
             await loop.run(interval_s=self._settings.controller.tick_s, prepare=take_over)
+
+    def _policy(self, record: JobRecord) -> Policy:
+        settings = self._settings.controller
+        return record.policy(
+            stale_after_s=settings.stale_after_s, fleet_resizes_per_hour=settings.resizes_per_hour
+        )
 
     def _record(self, name: str) -> JobRecord:
         record = self.book.get(name)
@@ -237,6 +246,10 @@ class Controller:
     async def decisions(self, job: str, *, limit: int) -> tuple[Decision, ...]:
         """The latest decisions of a job, newest first."""
         return await self._wiring.store.decisions(job, limit=limit)
+
+    async def actuations(self, job: str, *, limit: int) -> tuple[Actuation, ...]:
+        """The trail of a pool's resizes, newest first, each with what became of it."""
+        return await self._wiring.store.actuations(job, limit=limit)
 
     def _decision_of(self, job: str) -> str | None:
         status = self.journal.status(job)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from services.control.breaker import BreakerPhase
 from services.control.loop import Tick
 from services.control.types import Decision, Observation, Reason, WorkerPhase
 
 _TICK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_OPEN = {BreakerPhase.CLOSED: 0.0, BreakerPhase.HALF_OPEN: 0.5, BreakerPhase.OPEN: 1.0}
+_SAFETY = {Reason.BREAKER_OPEN, Reason.RESIZE_BUDGET, Reason.RESIZE_RATE, Reason.FLEET_RESIZE_RATE}
 
 
 class Metrics:
@@ -41,12 +44,22 @@ class Metrics:
         self.capacity = gauge("capacity_samples_per_second", "What the ready workers can train.")
         self.degraded = gauge("degraded", "1 while decisions rest on less than they should.")
         self.pool_failures = gauge("pool_failures", "Workers that ended without being asked to.")
+        self.breaker = gauge(
+            "breaker_open", "1 while resizes in this direction are held, 0.5 while one is tried.", "direction"
+        )
+        self.resizes_day = gauge("resizes_last_day", "Resizes within the last day.")
         self.leading = Gauge("penstock_leading", "1 while this controller leads.", registry=registry)
         self.decisions = Counter(
             "penstock_decisions_total", "Decisions by reason.", [*job, "reason"], registry=registry
         )
         self.resizes = Counter(
             "penstock_resizes_total", "Resizes asked for.", [*job, "direction"], registry=registry
+        )
+        self.resizes_held = Counter(
+            "penstock_resizes_held_total",
+            "Decisions in which a safety limit held the pool.",
+            [*job, "limit"],
+            registry=registry,
         )
         self.held = Counter(
             "penstock_held_ticks_total",
@@ -101,3 +114,13 @@ class Metrics:
         if decision.resize is not None:
             direction = "up" if decision.planned > decision.requested else "down"
             self.resizes.labels(decision.job, direction).inc(exemplar=joined)
+        self._safe(decision)
+
+    def _safe(self, decision: Decision) -> None:
+        safety, job = decision.state.safety, decision.job
+        for direction, breaker in (("up", safety.up), ("down", safety.down)):
+            self.breaker.labels(job, direction).set(_OPEN[breaker.phase(decision.at_s)])
+        self.resizes_day.labels(job).set(safety.day.at(decision.at_s))
+        for said in (decision.reason, *decision.notes):
+            if said in _SAFETY:
+                self.resizes_held.labels(job, said.value).inc()

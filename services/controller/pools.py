@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from services.actuator.backoff import Backoff
 from services.actuator.kubernetes_access import Access, find_access
+from services.actuator.process_pool import TENDING as PROCESS_TENDING
 from services.actuator.process_pool import ProcessPool
 from services.actuator.recommend_pool import RecommendPool
+from services.actuator.tending import Tending
 from services.actuator.wish import Wishes
 from services.control.errors import PoolUnavailable
 from services.control.ports import WorkerPool
 from services.settings.pool import PoolSettings
 
-_WORKER_OF_IMAGE = ("penstock", "worker", "--job", "{job}", "--worker-id", "{worker}")
+_INSTALLED_WORKER = ("penstock", "worker", "--job", "{job}", "--worker-id", "{worker}")
 
 
 @asynccontextmanager
@@ -31,6 +34,9 @@ async def open_pool(
     elif pool.kind == "docker":
         async with _docker_pool(name, pool) as containers:
             yield containers
+    elif pool.kind == "ray":
+        async with _ray_pool(name, pool) as actors:
+            yield actors
     elif pool.kind in ("kubernetes", "keda"):
         async with _pods(name, pool, wishes) as pods:
             yield pods
@@ -40,8 +46,7 @@ async def open_pool(
             command=pool.command or own_worker,
             run_dir=pool.run_dir,
             owned=owned,
-            drain_s=pool.drain_s,
-            backoff=Backoff(longest_s=pool.backoff_max_s),
+            tending=_tending(pool, PROCESS_TENDING),
         ) as processes:
             yield processes
 
@@ -50,13 +55,13 @@ async def open_pool(
 async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPool]:
     try:
         from services.actuator.docker_engine import ContainerSpec, DockerEngine  # noqa: PLC0415 - an extra
-        from services.actuator.docker_pool import DockerPool  # noqa: PLC0415
+        from services.actuator.docker_pool import TENDING, DockerPool  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _extra_missing(name, error, extra="docker") from error
     docker = pool.docker
     spec = ContainerSpec(
         docker.image,
-        _WORKER_OF_IMAGE if pool.command is None else pool.command,
+        _INSTALLED_WORKER if pool.command is None else pool.command,
         env=docker.env,
         network=docker.network,
         binds=docker.binds,
@@ -66,16 +71,29 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
         name,
         spec,
         connect=lambda: DockerEngine(docker.url),
-        drain_s=pool.drain_s,
-        backoff=Backoff(longest_s=pool.backoff_max_s),
+        tending=_tending(pool, TENDING),
     ) as containers:
         yield containers
+
+
+@asynccontextmanager
+async def _ray_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPool]:
+    try:
+        from services.actuator.ray_platform import ActorSpec  # noqa: PLC0415 - an extra
+        from services.actuator.ray_pool import TENDING, RayPool  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _extra_missing(name, error, extra="ray") from error
+    command = _INSTALLED_WORKER if pool.command is None else pool.command
+    spec = ActorSpec(command, pool.ray.env, gpus=pool.ray.gpus, cpus=pool.ray.cpus)
+    async with RayPool(name, spec, address=pool.ray.address, tending=_tending(pool, TENDING)) as actors:
+        yield actors
 
 
 @asynccontextmanager
 async def _pods(name: str, pool: PoolSettings, wishes: Wishes) -> AsyncIterator[WorkerPool]:
     try:
         from services.actuator.keda_pool import KedaPool  # noqa: PLC0415 - an extra
+        from services.actuator.kubernetes_place import KubernetesPlace  # noqa: PLC0415
         from services.actuator.kubernetes_pool import KubernetesPool  # noqa: PLC0415
         from services.actuator.kubernetes_target import TargetSpec  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -92,12 +110,17 @@ async def _pods(name: str, pool: PoolSettings, wishes: Wishes) -> AsyncIterator[
     def access() -> Access:
         return find_access(settings.kubeconfig, settings.context)
 
+    place = KubernetesPlace(target, access, settings.namespace)
     if pool.kind == "keda":
-        async with KedaPool(name, target, wishes, access=access, namespace=settings.namespace) as pulled:
+        async with KedaPool(name, place, wishes) as pulled:
             yield pulled
     else:
-        async with KubernetesPool(name, target, access=access, namespace=settings.namespace) as set_by_us:
+        async with KubernetesPool(name, place) as set_by_us:
             yield set_by_us
+
+
+def _tending(pool: PoolSettings, usual: Tending) -> Tending:
+    return replace(usual, drain_s=pool.drain_s, backoff=Backoff(longest_s=pool.backoff_max_s))
 
 
 def _extra_missing(name: str, error: ModuleNotFoundError, *, extra: str) -> PoolUnavailable:

@@ -11,6 +11,8 @@ import structlog
 
 from services.control.errors import StateUnavailable
 from services.control.loop import Tick
+from services.controller.views.decision import DecisionView
+from services.controller.views.view import finite
 from services.store.snapshots import SnapshotStore
 from services.store.streams import StreamLog
 
@@ -77,22 +79,7 @@ def events_of(tick: Tick, before: Tick | None) -> list[tuple[str, dict[str, obje
     if decision is not None:
         same = last is not None and (last.reason, last.notes) == (decision.reason, decision.notes)
         if decision.resize is not None or not same:
-            told.append(
-                (
-                    "decision",
-                    {
-                        "id": decision.id,
-                        "at_s": decision.at_s,
-                        "planned": decision.planned,
-                        "requested": decision.requested,
-                        "ready": decision.ready,
-                        "reason": decision.reason.value,
-                        "notes": [note.value for note in decision.notes],
-                        "numbers": {name: _finite(value) for name, value in decision.numbers.items()},
-                        "resized": decision.resize is not None,
-                    },
-                )
-            )
+            told.append(("decision", DecisionView.of(decision).model_dump(mode="json")))
     if tick.trouble != (before.trouble if before else ""):
         told.append(("trouble", {"at_s": tick.at_s, "trouble": tick.trouble}))
     return told
@@ -103,10 +90,10 @@ def _tick(tick: Tick) -> dict[str, object]:
     if tick.seen is not None:
         traffic, pool = tick.seen.traffic, tick.seen.pool
         told |= {
-            "rate_per_s": _finite(traffic.rate_per_s),
-            "trained_per_s": _finite(traffic.trained_per_s),
+            "rate_per_s": finite(traffic.rate_per_s),
+            "trained_per_s": finite(traffic.trained_per_s),
             "lag": traffic.lag,
-            "lag_s": _finite(traffic.lag_s),
+            "lag_s": finite(traffic.lag_s),
             "requested": pool.requested,
             "ready": pool.ready,
         }
@@ -115,11 +102,6 @@ def _tick(tick: Tick) -> dict[str, object]:
             "decision": tick.decision.id,
             "planned": tick.decision.planned,
             "reason": tick.decision.reason.value,
-            "capacity_per_s": _finite(tick.decision.numbers["capacity_ready_per_s"]),
+            "capacity_per_s": finite(tick.decision.numbers["capacity_ready_per_s"]),
         }
     return told
-
-
-def _finite(value: float) -> float | None:
-    """JSON has neither infinities nor NaN."""
-    return value if abs(value) < float("inf") else None

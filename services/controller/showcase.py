@@ -14,7 +14,9 @@ from services.control.types import Shuffle
 from services.controller.book import JobBook
 from services.controller.hindsight import Hindsight
 from services.controller.journal import Journal
-from services.controller.snapshot import JobSnapshot, ModelScore, QualityView, TrainingView
+from services.controller.snapshot import JobSnapshot
+from services.controller.views.forecast import ModelScore, TrainingView
+from services.controller.views.quality import QualityView
 from services.store.snapshots import SnapshotStore
 from shuffler.lease import Progress
 

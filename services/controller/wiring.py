@@ -17,7 +17,7 @@ from services.control.errors import StateUnavailable
 from services.control.loop import Ports
 from services.controller.metering import Metering
 from services.controller.pools import open_pool
-from services.controller.snapshot import ModelScore, TrainingView
+from services.controller.views.forecast import ModelScore, TrainingView
 from services.forecaster.fleets import ForecastFleets
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
@@ -107,7 +107,7 @@ class LiveWiring:
 
     def scores(self, name: str) -> tuple[ModelScore, ...]:
         """How good each model has been on this job lately; none where a light model speaks alone."""
-        return tuple(ModelScore.of(score) for score in self._forecasts.scores(name) if score.scored > 0)
+        return tuple(ModelScore.like(score) for score in self._forecasts.scores(name) if score.scored > 0)
 
     def training(self, name: str) -> TrainingView | None:
         """How training of the job's models stands; None where nothing is trained."""

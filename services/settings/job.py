@@ -11,6 +11,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 from estimator.capacity import Capacity
 from estimator.rules import Rule, rule_named, takes
 from estimator.situation import Limits, Slo
+from services.control.breaker import BreakerTerms
+from services.control.safety import SafetyLimits
 from services.control.types import Mode, Policy, Shuffle
 from services.settings.group import SettingsGroup
 from services.settings.pool import PoolSettings
@@ -27,6 +29,41 @@ class SloSettings(SettingsGroup):
     """A sample trained later than this after its arrival is late."""
     late_share_target: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """The share of samples that may be late."""
+
+
+class SafetySettings(SettingsGroup):
+    """How far and how often a pool may be moved. An operator's override and the job's own limits are obeyed
+    whatever is said here."""
+
+    step_up_max: PositiveInt | None = None
+    """Workers that one resize may add; any number when not given."""
+    step_down_max: PositiveInt | None = None
+    """Workers that one resize may take; any number when not given."""
+    resizes_per_hour: PositiveInt | None = 360
+    """Resizes of this pool within any hour."""
+    resizes_per_day: PositiveInt | None = 2000
+    """Resizes of this pool within any day."""
+    breaker_failures: PositiveInt | None = 5
+    """After as many resizes in a row that the platform does not take, or that bring no worker, or whose
+    workers train hardly more, the pool is held; never when null."""
+    breaker_open_s: PositiveFloat = 30.0
+    """How long it is held the first time; then one resize is tried, and doubles this when it fails too."""
+    breaker_open_max_s: PositiveFloat = 600.0
+    """The longest that it is held."""
+
+    def limits(self, *, fleet_resizes_per_hour: int | None) -> SafetyLimits:
+        """What the tick needs of all this."""
+        breaker = None
+        if self.breaker_failures is not None:
+            breaker = BreakerTerms(self.breaker_failures, self.breaker_open_s, self.breaker_open_max_s)
+        return SafetyLimits(
+            step_up_max=self.step_up_max,
+            step_down_max=self.step_down_max,
+            resizes_per_hour=self.resizes_per_hour,
+            resizes_per_day=self.resizes_per_day,
+            fleet_resizes_per_hour=fleet_resizes_per_hour,
+            breaker=breaker,
+        )
 
 
 class ScalingSettings(SettingsGroup):
@@ -51,6 +88,11 @@ class ScalingSettings(SettingsGroup):
     """Knobs of the rule, by name."""
     mode: Mode = Mode.ACT
     """`act` resizes the pool; `recommend` only records what it would do."""
+    standbys: Literal["auto"] | Annotated[int, Field(ge=0)] = 0
+    """Workers kept warm: started and loaded, without leases, and training within a moment when they are
+    needed. They count against `workers_max`, and cost what a worker costs. `auto` keeps as many as jumps
+    of traffic within the lead time are worth."""
+    safety: SafetySettings = SafetySettings()
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> Self:
@@ -204,7 +246,7 @@ class JobSettings(SettingsGroup):
         season = {"season_s": self.forecast.season_s} if takes(scaling.rule, "season_s") else {}
         return rule_named(scaling.rule, season | scaling.rule_options)
 
-    def policy(self, *, stale_after_s: float) -> Policy:
+    def policy(self, *, stale_after_s: float, fleet_resizes_per_hour: int | None = None) -> Policy:
         """What the tick needs of all this."""
         scaling = self.scaling
         return Policy(
@@ -218,4 +260,6 @@ class JobSettings(SettingsGroup):
             mode=Mode.RECOMMEND if self.pool.kind == "recommend" else scaling.mode,
             shuffle=self.shuffle.mode,
             forecast_model=self.forecast.model if self.forecast.light else "",
+            standbys=None if scaling.standbys == "auto" else scaling.standbys,
+            safety=scaling.safety.limits(fleet_resizes_per_hour=fleet_resizes_per_hour),
         )

@@ -49,12 +49,27 @@ class KubernetesSettings(SettingsGroup):
     """The kubeconfig's context; its current one when empty."""
 
 
+class RaySettings(SettingsGroup):
+    """Actors of a Ray cluster, one per worker. In use when `pool.kind` is `ray`."""
+
+    address: str = "auto"
+    """The cluster: `auto` for the one of this machine, `HOST:6379`, or `ray://HOST:10001`."""
+    gpus: Annotated[float, Field(ge=0)] = 1.0
+    """GPUs of each worker; may be a part of one."""
+    cpus: Annotated[float, Field(ge=0)] = 1.0
+    """CPUs of each worker."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of every worker, such as `PENSTOCK_REDIS__URL`. Shown to whoever may see the
+    job: give secrets as files."""
+
+
 class PoolSettings(SettingsGroup):
     """Where the workers run."""
 
-    kind: Literal["process", "docker", "kubernetes", "keda", "recommend"] = "process"
+    kind: Literal["process", "docker", "kubernetes", "keda", "ray", "recommend"] = "process"
     """`process`: on this machine. `docker`: in containers of a Docker engine. `kubernetes`: in pods, whose
     number is set. `keda`: in pods whose number KEDA sets, as Penstock tells it.
+    `ray`: as actors of a Ray cluster.
     `recommend`: nowhere; decisions are only recorded."""
     command: list[str] | None = None
     """The worker's command line, `{job}` and `{worker}` filled in; Penstock's own when not given, in a
@@ -67,6 +82,7 @@ class PoolSettings(SettingsGroup):
     """The longest wait before a worker that keeps dying is started again."""
     docker: DockerSettings = DockerSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
+    ray: RaySettings = RaySettings()
 
     @model_validator(mode="after")
     def _image_named(self) -> Self:

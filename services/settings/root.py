@@ -106,8 +106,8 @@ class ApiSettings(SettingsGroup):
     cors_origins: list[str] = Field(default_factory=list)
     """Other sites whose scripts may read the API, as `https://ops.example.com`; none by default."""
     allow_commands: bool = False
-    """Whether the API may set `pool.command`, `pool.run_dir`, `pool.docker` and `pool.kubernetes` of jobs:
-    that is running programs."""
+    """Whether the API may set `pool.command`, `pool.run_dir`, `pool.docker`, `pool.kubernetes` and
+    `pool.ray` of jobs: that is running programs."""
 
     @model_validator(mode="after")
     def _both_halves_of_tls(self) -> Self:
@@ -165,6 +165,8 @@ class ControllerSettings(SettingsGroup):
     """Traffic measured longer ago than this holds the plan."""
     leader_ttl_s: PositiveFloat = 10.0
     """Another controller takes over this long after the leader fell silent."""
+    resizes_per_hour: PositiveInt | None = 3600
+    """Resizes of all pools together within any hour; any number when null."""
     models_dir: Path = Path(".penstock/models")
     """Where trained forecasting models are kept, by version."""
 

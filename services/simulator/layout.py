@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 # Workers: one row a slot.
-PHASE, READY_AT, GONE_AT, CRASH_AT, SPEED, BUSY_S, SEEN_S, TRAINED, WINDOW, NUMBER, ASKED_AT = range(11)
-WORKER_COLUMNS = 11
+PHASE, READY_AT, GONE_AT, CRASH_AT, SPEED, BUSY_S, SEEN_S, TRAINED, WINDOW, NUMBER, ASKED_AT, WAITS = range(
+    12
+)
+WORKER_COLUMNS = 12
+# WAITS: 1 for one that is to stand by once it is loaded.
 
 # Phases of a slot.
-FREE, STARTING, READY, DRAINING = range(4)
+FREE, STARTING, READY, DRAINING, STANDBY = range(5)
 
 # Partitions: one row each. DONE is a position on the aggregate stream: all of the partition's
 # samples among the first DONE of the stream are trained. HEAD is the second of its oldest untrained one.

@@ -20,12 +20,12 @@ def events(workers: Floats, parts: Floats, count: Floats, const: Floats, draws: 
         row = workers[slot]
         phase = row[at.PHASE]
         if phase == at.STARTING and row[at.READY_AT] <= now:
-            row[at.PHASE] = at.READY
+            row[at.PHASE] = at.STANDBY if row[at.WAITS] > 0 else at.READY
             changed = True
         elif phase == at.DRAINING and row[at.GONE_AT] <= now:
             row[at.PHASE] = at.FREE
             count[at.VERSION] += 1
-        elif phase == at.READY and row[at.CRASH_AT] <= now:
+        elif phase in (at.READY, at.STANDBY) and row[at.CRASH_AT] <= now:
             _orphan(parts, slot, now + const[at.SESSION_TIMEOUT])
             start(row, count, draws)
             count[at.FAILURES] += 1
@@ -64,6 +64,8 @@ def recount(workers: Floats, count: Floats) -> None:
         if phase == at.READY:
             ready += 1
             speed += row[at.SPEED]
+            upcoming = min(upcoming, row[at.CRASH_AT])
+        elif phase == at.STANDBY:
             upcoming = min(upcoming, row[at.CRASH_AT])
         elif phase == at.STARTING:
             upcoming = min(upcoming, row[at.READY_AT])

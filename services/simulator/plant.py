@@ -112,6 +112,8 @@ class Plant(Frozen):
     """A sample trained later than this after its arrival is late."""
     late_share_target: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """The share of samples that may be late; what policies that know an error budget are told."""
+    standbys: Literal["auto"] | Annotated[int, Field(ge=0)] = 0
+    """Workers kept loaded and without leases, as `scaling.standbys`."""
     workers_min: Annotated[int, Field(ge=0)] = 1
     """Never fewer workers than this."""
     workers_max: PositiveInt | None = None

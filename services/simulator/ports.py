@@ -15,7 +15,9 @@ from forecasting.errors import NotEnoughHistory
 from forecasting.forecast import Forecast
 from forecasting.forecaster import Forecaster
 from forecasting.history import TrafficHistory
+from services.control.actuation import Settlement
 from services.control.types import (
+    Actuation,
     ControlState,
     Decision,
     PoolCapabilities,
@@ -39,6 +41,7 @@ _PHASES = {
     at.STARTING: WorkerPhase.STARTING,
     at.READY: WorkerPhase.READY,
     at.DRAINING: WorkerPhase.DRAINING,
+    at.STANDBY: WorkerPhase.STANDBY,
 }
 
 
@@ -173,7 +176,7 @@ class WorldPool:
 
     def capabilities(self) -> PoolCapabilities:
         hot_join = not self._world.plant.shuffle.stops_all
-        return PoolCapabilities(hot_join=hot_join, scale_to_zero=True, victims=Victims.ANY)
+        return PoolCapabilities(hot_join=hot_join, scale_to_zero=True, victims=Victims.ANY, standbys=True)
 
     def _look(self) -> PoolState:
         world = self._world
@@ -253,16 +256,33 @@ class WorldForecasts:
 
 
 class WorldStore:
-    """Remembers nothing beyond the run: the loop holds the state, and nobody takes over from it."""
+    """Remembers nothing beyond the run: the loop holds the state, and nobody takes over from it.
+
+    Who is to stand by is told to the workers with each commit, as a store tells the assignment.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
 
     async def load(self, job: str) -> ControlState:
         del job
         return ControlState()
 
     async def commit(self, decision: Decision, *, fence: int) -> None:
-        del decision, fence
+        del fence
+        world, active = self._world, decision.state.assignment.active
+        if decision.standbys != (world.stood_by[-1][1] if world.stood_by else 0):
+            world.stood_by.append((world.now_s, decision.standbys))
+        world.let_train(None if active is None else tuple(int(name[1:]) for name in active))
+
+    async def settle(self, job: str, settlement: Settlement) -> None:
+        del job, settlement
 
     async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
+        del job, limit
+        return ()
+
+    async def actuations(self, job: str, *, limit: int = 100) -> tuple[Actuation, ...]:
         del job, limit
         return ()
 

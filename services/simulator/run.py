@@ -58,6 +58,8 @@ class Run:
     delays: Floats
     asked: tuple[tuple[int, int], ...]
     """(second of the scored part, workers): the size at its start, then every change asked for."""
+    stood_by: tuple[tuple[int, int], ...] = ()
+    """(second of the scored part, standbys): every change of how many of those stand by."""
     failures: int = 0
     notes: tuple[str, ...] = field(default=())
 
@@ -106,7 +108,7 @@ def _loop(
         forecasts=WorldForecasts(forecaster if rule.foresees else None, horizon_s=HORIZON_S),
         pool=pool,
         telemetry=WorldTelemetry(world, pool, seed=seed),
-        store=WorldStore(),
+        store=WorldStore(world),
     )
     return JobLoop("backtest", policy_for(rule, plant), ports, tell=lambda _: None)
 
@@ -123,6 +125,7 @@ def policy_for(rule: Rule[Any], plant: Plant) -> Policy:
         pause_s=plant.pause_s if plant.shuffle.stops_all else 0.0,
         stale_after_s=3600.0,
         shuffle=Shuffle.OFF if plant.shuffle.is_group else Shuffle.LEASES,
+        standbys=None if plant.standbys == "auto" else plant.standbys,
     )
 
 
@@ -135,5 +138,6 @@ def _scored(world: World, scored_from_s: int) -> Run:
         minutes=world.minutes[scored_from_s // 60 :].copy(),
         delays=world.delays,
         asked=tuple(asked),
+        stood_by=tuple((max(0, s - scored_from_s), n) for s, n in world.stood_by if s < world.end_s),
         failures=int(world.count[at.FAILURES]),
     )

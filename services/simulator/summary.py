@@ -110,11 +110,18 @@ def write_arrivals(path: Path, course: Course) -> None:
 
 
 def write_decisions(path: Path, run: Run) -> None:
-    """`second,workers,standbys`: the size at second 0 of the scored part, then every change asked for."""
+    """`second,workers,standbys`: the size at second 0 of the scored part, then every change asked for.
+
+    `workers` counts all that were asked for, `standbys` those of them that stand by.
+    """
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(("second", "workers", "standbys"))
-        rows.writerows((second, workers, 0) for second, workers in run.asked)
+        sizes, standbys = dict(run.asked), dict(run.stood_by)  # of several at one second, the last
+        workers = waiting = 0
+        for second in sorted({*sizes, *standbys}):
+            workers, waiting = sizes.get(second, workers), standbys.get(second, waiting)
+            rows.writerow((second, workers, waiting))
 
 
 def as_table(verdict: Verdict, *, wide: bool = True) -> Table:

@@ -38,7 +38,9 @@ class World:
         self.end_s = len(arrivals.per_second)
         self.requested = 0
         self.asked: list[tuple[int, int]] = []
-        """(second, workers) of every change asked for."""
+        """(second, workers) of every change asked for, standbys included."""
+        self.stood_by: list[tuple[int, int]] = []
+        """(second, standbys) of every change of their number."""
         self.arrived = np.concatenate([[0.0], np.cumsum(arrivals.per_second)])
         slots = 3 * plant.most_workers + 16
         self.curve = true_curve(plant, slots)
@@ -51,6 +53,8 @@ class World:
         self.minutes = np.zeros((self.end_s // 60 + 1, at.MINUTE_COLUMNS))
         self.delays = np.zeros(at.DELAY_BINS)
         self._draws = _fates(plant, seed)
+        self._standbys = False
+        """Whether anybody was told to stand by."""
         self._called_off: list[float] = []
         """When starts that were called off would have been ready."""
 
@@ -90,6 +94,21 @@ class World:
             self._add(change)
         else:
             self._dismiss(-change, remove)
+
+    def let_train(self, active: tuple[int, ...] | None) -> None:
+        """Only the workers of these numbers train; all do when None. The others stand by."""
+        if active is None and not self._standbys:
+            return
+        rows = self.workers
+        waits = np.zeros(len(rows)) if active is None else ~np.isin(rows[:, at.NUMBER], active)
+        here = np.isin(rows[:, at.PHASE], (at.STARTING, at.READY, at.STANDBY))
+        rows[:, at.WAITS] = np.where(here, waits, 0.0)
+        train = (rows[:, at.PHASE] == at.STANDBY) & (rows[:, at.WAITS] == 0)
+        wait = (rows[:, at.PHASE] == at.READY) & (rows[:, at.WAITS] > 0)
+        rows[train, at.PHASE], rows[wait, at.PHASE] = at.READY, at.STANDBY
+        self._standbys = active is not None
+        if train.any() or wait.any():
+            regroup(rows, self.parts, self.count, self.const)
 
     def advance(self, until_s: int) -> None:
         """Let time pass up to second `until_s`."""
@@ -133,7 +152,7 @@ class World:
 
     def _dismiss(self, workers: int, remove: tuple[int, ...]) -> None:
         rows = self.workers
-        here = np.flatnonzero((rows[:, at.PHASE] == at.STARTING) | (rows[:, at.PHASE] == at.READY))
+        here = np.flatnonzero(np.isin(rows[:, at.PHASE], (at.STARTING, at.READY, at.STANDBY)))
         wanted = np.isin(rows[here, at.NUMBER], remove)
         # Named ones first, then who does not train yet, then the youngest.
         order = np.lexsort((-rows[here, at.NUMBER], rows[here, at.PHASE] == at.READY, ~wanted))

@@ -1,4 +1,4 @@
-"""State, decisions, assignments and reports as compact JSON, each in an envelope that tells its format.
+"""State, decisions, actuations, assignments and reports as compact JSON, in envelopes that tell the format.
 
 `{"v":1,"state":{...}}`. What cannot be read raises StateCorrupt, which names the key and what to do;
 it is never read as "nothing there". Infinities and NaN are written as strings: JSON has no other way.
@@ -16,7 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from estimator.rules import UnknownRule, rule_named
+from services.control.actuation import Actuation, Settlement
 from services.control.learned import PoolMemory, Throughput
+from services.control.safety import SafetyMemory
 from services.control.types import ControlState, Decision, WorkerReport
 from services.store.errors import StateCorrupt
 from shuffler.assignment import Assignment
@@ -31,8 +33,11 @@ _STATE = TypeAdapter(ControlState)
 _LEARNED: dict[str, TypeAdapter[Any]] = {
     "throughput": TypeAdapter(Throughput),
     "pool": TypeAdapter(PoolMemory),
+    "safety": TypeAdapter(SafetyMemory),
 }
 _DECISION = TypeAdapter(Decision)
+_ACTUATION = TypeAdapter(Actuation)
+_SETTLEMENT = TypeAdapter(Settlement)
 _ASSIGNMENT = TypeAdapter(Assignment)
 _REPORT = TypeAdapter(WorkerReport)
 
@@ -72,6 +77,22 @@ def decode_decision(raw: bytes | str, *, key: str) -> Decision:
     if isinstance(body, dict):
         body = {**body, "state": {}}
     return _validated(_DECISION, body, key)
+
+
+def encode_actuation(actuation: Actuation) -> bytes:
+    return _envelope("actuation", actuation)
+
+
+def decode_actuation(raw: bytes | str, *, key: str) -> Actuation:
+    return _decode(_ACTUATION, raw, "actuation", key)
+
+
+def encode_settlement(settlement: Settlement) -> bytes:
+    return _envelope("settlement", settlement)
+
+
+def decode_settlement(raw: bytes | str, *, key: str) -> Settlement:
+    return _decode(_SETTLEMENT, raw, "settlement", key)
 
 
 def encode_assignment(assignment: Assignment) -> bytes:

@@ -93,11 +93,11 @@ class JobRecord(Record):
     retired: bool = False
     """Of a deleted job: its workers are gone, and the name is free."""
 
-    def policy(self, *, stale_after_s: float) -> Policy:
+    def policy(self, *, stale_after_s: float, fleet_resizes_per_hour: int | None = None) -> Policy:
         """What the tick needs of all this."""
         override = self.override
         return replace(
-            self.settings.policy(stale_after_s=stale_after_s),
+            self.settings.policy(stale_after_s=stale_after_s, fleet_resizes_per_hour=fleet_resizes_per_hour),
             paused=self.pause is not None,
             override=None if override is None else Override(override.workers, override.until_s),
         )

@@ -38,6 +38,14 @@ class Keys:
         """The latest decisions."""
         return self._of(job, "decisions")
 
+    def actuations(self, job: str) -> str:
+        """The trail of resizes: what was asked for, and how it ended."""
+        return self._of(job, "actuations")
+
+    def unsettled(self, job: str) -> str:
+        """The resize of which it is not known yet how it ended."""
+        return self._of(job, "unsettled")
+
     def assignment(self, job: str) -> str:
         """Which worker should read which partitions first."""
         return self._of(job, "assignment")

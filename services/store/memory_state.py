@@ -6,8 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from services.control.actuation import Outcome, Settlement
 from services.control.errors import Fenced
-from services.control.types import ControlState, Decision
+from services.control.types import Actuation, ControlState, Decision
 from shuffler.assignment import Assignment
 
 DECISIONS_KEPT = 1000
@@ -17,6 +18,7 @@ DECISIONS_KEPT = 1000
 @dataclass(slots=True)
 class _Job:
     decisions: deque[Decision]
+    actuations: deque[Actuation]
     state: ControlState = field(default_factory=ControlState)
     assignment: Assignment = field(default_factory=Assignment)
     fence: int = 0
@@ -38,13 +40,24 @@ class MemoryState:
         """Keep the decision and its state. One with the id of the newest replaces it: see RedisState."""
         known = self._jobs.get(decision.job)
         if known is None:
-            known = self._jobs[decision.job] = _Job(deque(maxlen=self._decisions_kept))
+            known = self._jobs[decision.job] = _Job(
+                deque(maxlen=self._decisions_kept), deque(maxlen=self._decisions_kept)
+            )
         if fence < known.fence:
             raise Fenced(f"commit of decision {decision.id}", token=fence, newest=known.fence)
         if known.decisions and known.decisions[-1].id == decision.id:
             known.decisions.pop()
         known.decisions.append(decision)
         known.state, known.assignment, known.fence = decision.state, decision.state.assignment, fence
+        _note(known.actuations, decision)
+
+    async def settle(self, job: str, settlement: Settlement) -> None:
+        """Mark the latest actuation, once."""
+        known = self._jobs.get(job)
+        if known is not None and known.actuations:
+            latest = known.actuations[-1]
+            if latest.decision_id == settlement.decision_id and latest.outcome is Outcome.ASKED:
+                known.actuations[-1] = settled(latest, settlement)
 
     async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
         """The latest decisions, newest first, each with a default state in the place of its own."""
@@ -54,7 +67,29 @@ class MemoryState:
         latest = islice(reversed(known.decisions), max(limit, 0))
         return tuple(replace(decision, state=ControlState()) for decision in latest)
 
+    async def actuations(self, job: str, *, limit: int = 100) -> tuple[Actuation, ...]:
+        """The trail of resizes, newest first."""
+        known = self._jobs.get(job)
+        return () if known is None else tuple(islice(reversed(known.actuations), max(limit, 0)))
+
     def assignment(self, job: str) -> Assignment:
         """What the workers are told; nothing for a job never seen."""
         known = self._jobs.get(job)
         return Assignment() if known is None else known.assignment
+
+
+def _note(trail: deque[Actuation], decision: Decision) -> None:
+    """A decision made again under the same id takes back what its first record asked for."""
+    if trail and trail[-1].outcome is Outcome.ASKED and trail[-1].decision_id == decision.id:
+        trail.pop()
+    if decision.actuation is None:
+        return
+    if trail and trail[-1].outcome is Outcome.ASKED:
+        end = Settlement(trail[-1].decision_id, decision.at_s, Outcome.SUPERSEDED)
+        trail[-1] = settled(trail[-1], end)
+    trail.append(decision.actuation)
+
+
+def settled(actuation: Actuation, end: Settlement) -> Actuation:
+    """The actuation with its end."""
+    return replace(actuation, outcome=end.outcome, ended_at_s=end.at_s, why=end.why)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import cast
 
 import structlog
 from redis.asyncio import Redis
 
+from services.control.actuation import Outcome, Settlement
 from services.control.errors import Fenced
-from services.control.types import ControlState, Decision
+from services.control.types import Actuation, ControlState, Decision
 from services.store import codec
 from services.store.connect import asking
 from services.store.errors import StateCorrupt
 from services.store.keys import Keys
-from services.store.memory_state import DECISIONS_KEPT
+from services.store.memory_state import DECISIONS_KEPT, settled
 
 log = structlog.get_logger(__name__)
 
@@ -21,19 +23,41 @@ log = structlog.get_logger(__name__)
 # comes before the first change: the reads find keys of a wrong type, and a server that is full, read-only
 # or without a disk refuses the first write; after that one Redis lets the script finish.
 _COMMIT = """
-local state, fence, decisions, assignment = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local token, state_json, id, decision_json, kept, assignment_json = unpack(ARGV)
+local state, fence, decisions, assignment, actuations, unsettled = unpack(KEYS)
+local token, state_json, id, decision_json, kept, assignment_json, actuation_json, end_json = unpack(ARGV)
 
 local newest = redis.call('GET', fence)
 if newest and tonumber(token) < tonumber(newest) then return newest end
 
 local last = redis.call('XREVRANGE', decisions, '+', '-', 'COUNT', 1)[1]
+local open = redis.call('GET', unsettled)
+local asked = redis.call('XREVRANGE', actuations, '+', '-', 'COUNT', 1)[1]
 if last and last[2][2] == id then redis.call('XDEL', decisions, last[1]) end
 redis.call('XADD', decisions, 'MAXLEN', '=', kept, '*', 'id', id, 'decision', decision_json)
 redis.call('SET', state, state_json)
 redis.call('SET', assignment, assignment_json)
 redis.call('SET', fence, token)
+if open == id then
+  if asked then redis.call('XDEL', actuations, asked[1]) end
+  redis.call('DEL', unsettled)
+end
+if actuation_json ~= '' then
+  if open and open ~= id then
+    redis.call('XADD', actuations, 'MAXLEN', '=', 2 * kept, '*', 'id', open, 'ended', end_json)
+  end
+  redis.call('XADD', actuations, 'MAXLEN', '=', 2 * kept, '*', 'id', id, 'asked', actuation_json)
+  redis.call('SET', unsettled, id)
+end
 return false
+"""
+
+_SETTLE = """
+local actuations, unsettled = KEYS[1], KEYS[2]
+local id, kept, end_json = unpack(ARGV)
+
+if redis.call('GET', unsettled) ~= id then return end
+redis.call('XADD', actuations, 'MAXLEN', '=', 2 * kept, '*', 'id', id, 'ended', end_json)
+redis.call('DEL', unsettled)
 """
 
 
@@ -49,6 +73,7 @@ class RedisState:
         self._keys = keys
         self._decisions_kept = decisions_kept
         self._commit = client.register_script(_COMMIT)
+        self._settle = client.register_script(_SETTLE)
 
     async def load(self, job: str) -> ControlState:
         """The state last committed; a fresh one for a job never seen.
@@ -61,7 +86,7 @@ class RedisState:
         return ControlState() if raw is None else codec.decode_state(raw, key=key)
 
     async def commit(self, decision: Decision, *, fence: int) -> None:
-        """Write decision, state and assignment in one step, or nothing at all.
+        """Write decision, state, assignment and actuation in one step, or nothing at all.
 
         A decision with the id of the newest one replaces it: the loop decides again under the same id
         when it could not learn whether the first commit had arrived.
@@ -75,13 +100,50 @@ class RedisState:
             codec.encode_decision(decision),
             self._decisions_kept,
             codec.encode_assignment(decision.state.assignment),
+            b"" if decision.actuation is None else codec.encode_actuation(decision.actuation),
+            codec.encode_settlement(Settlement("", decision.at_s, Outcome.SUPERSEDED)),
         )
         async with asking(self._client, f"commit of decision {decision.id}"):
             newest = await self._commit(
-                keys=[keys.state(job), keys.fence(job), keys.decisions(job), keys.assignment(job)], args=args
+                keys=[
+                    keys.state(job),
+                    keys.fence(job),
+                    keys.decisions(job),
+                    keys.assignment(job),
+                    keys.actuations(job),
+                    keys.unsettled(job),
+                ],
+                args=args,
             )
         if newest is not None:
             raise Fenced(f"commit of decision {decision.id}", token=fence, newest=int(newest))
+
+    async def settle(self, job: str, settlement: Settlement) -> None:
+        """Add the end of the latest actuation to the trail, once. Raises StateUnavailable."""
+        keys = [self._keys.actuations(job), self._keys.unsettled(job)]
+        args = (settlement.decision_id, self._decisions_kept, codec.encode_settlement(settlement))
+        async with asking(self._client, f"settlement of decision {settlement.decision_id}"):
+            await self._settle(keys=keys, args=args)
+
+    async def actuations(self, job: str, *, limit: int = 100) -> tuple[Actuation, ...]:
+        """The trail of resizes, newest first. What cannot be read is left out, and the log says so."""
+        if limit < 1:
+            return ()
+        key = self._keys.actuations(job)
+        # Each is two entries at most: what was asked, and how it ended.
+        found: dict[str, Actuation] = {}
+        ends: dict[str, Settlement] = {}
+        for entry, content in await self._latest(key, 2 * limit):
+            name = content.get(b"id", b"").decode()
+            try:
+                if b"ended" in content:
+                    ends.setdefault(name, codec.decode_settlement(content[b"ended"], key=key))
+                elif name not in found:
+                    found[name] = codec.decode_actuation(content.get(b"asked", b""), key=key)
+            except StateCorrupt as error:
+                log.warning("actuation_unreadable", entry=entry.decode(), why=str(error))
+        trail = (settled(one, ends[name]) if name in ends else one for name, one in found.items())
+        return tuple(islice(trail, limit))
 
     async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
         """The latest decisions, newest first, each with a default `ControlState()` as its state.
@@ -91,15 +153,17 @@ class RedisState:
         if limit < 1:  # the client refuses a count below one
             return ()
         key = self._keys.decisions(job)
-        async with asking(self._client, f"XREVRANGE {key}"):
-            # The client's types allow for the replies of other options too.
-            entries = cast(
-                list[tuple[bytes, dict[bytes, bytes]]], await self._client.xrevrange(key, count=limit)
-            )
         found = []
-        for entry, content in entries:
+        for entry, content in await self._latest(key, limit):
             try:
                 found.append(codec.decode_decision(content.get(b"decision", b""), key=key))
             except StateCorrupt as error:
                 log.warning("decision_unreadable", entry=entry.decode(), why=str(error))
         return tuple(found)
+
+    async def _latest(self, key: str, limit: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        async with asking(self._client, f"XREVRANGE {key}"):
+            # The client's types allow for the replies of other options too.
+            return cast(
+                list[tuple[bytes, dict[bytes, bytes]]], await self._client.xrevrange(key, count=limit)
+            )

@@ -139,12 +139,22 @@ class AssignmentReader:
 
         Raises StateUnavailable, StateCorrupt.
         """
+        return self._latest().partitions_of(worker)
+
+    def stands_by(self, worker: str) -> bool:
+        """Whether `worker` is to take no lease for now; False before the first commit.
+
+        Raises StateUnavailable, StateCorrupt.
+        """
+        return self._latest().stands_by(worker)
+
+    def _latest(self) -> Assignment:
         with translating(self._client, f"GET {self._key}"):
             raw = self._client.get(self._key)
         if raw != self._raw:  # it changes rarely and may be long: parse it once
             self._assignment = Assignment() if raw is None else codec.decode_assignment(raw, key=self._key)
             self._raw = raw
-        return self._assignment.partitions_of(worker)
+        return self._assignment
 
     def close(self) -> None:
         """Close the connection."""

@@ -69,6 +69,11 @@ class SampleBuffer:
         with self._changed:
             self._changed.wait(wait_s)
 
+    def wake(self) -> None:
+        """Something happened elsewhere that whoever waits here should look at."""
+        with self._changed:
+            self._changed.notify_all()
+
     def flush(self) -> None:
         """No more waiting for full batches: nothing more is coming."""
         with self._changed:

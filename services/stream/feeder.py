@@ -47,6 +47,7 @@ class Feeder:
         *,
         holder: str,
         prefer: Callable[[], Sequence[int]],
+        stands_by: Callable[[], bool] = lambda: False,
     ) -> None:
         self._topic = topic
         self._ledger = ledger
@@ -54,6 +55,7 @@ class Feeder:
         self._buffer = buffer
         self._holder = holder
         self._prefer = prefer
+        self._stands_by = stands_by
         self._frontier = Frontier(topic, ledger, plan)
         self._reader = RangeReader(topic.consumer, topic.name)
         self._redis = Outage("redis")
@@ -74,7 +76,7 @@ class Feeder:
             while self._leave_by_s == float("inf"):
                 # What is trained is told with the next lease, or at once when that is not due.
                 if self._reading is None and self._buffer.count < self._ahead():
-                    if not self._take_lease():
+                    if self._stands_by() or not self._take_lease():
                         self._settle()
                         self._buffer.wait(_IDLE_S)
                     continue

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from threading import Event
+from typing import Final
 
-from services.control.errors import ControlError
+from services.control.errors import ControlError, StateUnavailable
 from services.stream.errors import LedgerUnavailable
 from services.stream.outage import Outage
 from services.stream.ports import LeaseLedger
 from shuffler.errors import NotOpened
 
+_STANDBY_S: Final = 0.02
+"""How often a worker that stands by asks whether it is needed: what it costs Redis is some fifty small
+questions a second, what it saves is all of the start-up."""
+
 
 class Heartbeat:
-    """Beats while `run` runs. It asks nothing of Kafka, whose silence must not cost a lease."""
+    """Beats while `run` runs. It asks nothing of Kafka, whose silence must not cost a lease.
+
+    With `ask_standby` a worker stands by until it has heard otherwise; `on_activation` is called then.
+    """
 
     def __init__(
         self,
@@ -22,33 +31,60 @@ class Heartbeat:
         holder: str,
         every_s: float,
         ask_preference: Callable[[], Sequence[int]],
+        ask_standby: Callable[[], bool] | None = None,
+        on_activation: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger = ledger
         self._holder = holder
         self._every_s = every_s
         self._ask_preference = ask_preference
+        self._ask_standby = ask_standby
+        self._on_activation = on_activation
         self._preference: Sequence[int] = ()
+        self._stands_by = ask_standby is not None
+        self._renew_at_s = 0.0
         self._assignment = Outage("assignment")
 
     def preference(self) -> Sequence[int]:
         """The partitions to read first, as last heard."""
         return self._preference
 
+    def stands_by(self) -> bool:
+        """Whether to take no lease for now, as last heard."""
+        return self._stands_by
+
     def run(self, stopped: Event) -> None:
-        """Beat until stopped."""
+        """Beat until stopped; quicker while standing by."""
         while True:
             self._beat()
-            if stopped.wait(self._every_s):
+            if stopped.wait(min(_STANDBY_S, self._every_s) if self._stands_by else self._every_s):
                 return
 
     def _beat(self) -> None:
+        """Orders first: a worker that stands by must not be kept from its work by a ledger that nobody
+        has opened yet. Leases that it may still hold are renewed as ever."""
+        try:
+            self._listen()
+        except StateUnavailable as error:
+            self._assignment.failed(error)  # what was heard last is as good as any
+        except ControlError as error:  # it cannot be read: training is the safe side
+            self._stands_by = False
+            self._assignment.failed(error)
+        else:
+            self._assignment.answered()
+        if time.monotonic() < self._renew_at_s:
+            return
+        self._renew_at_s = time.monotonic() + 0.9 * self._every_s
         try:
             self._ledger.renew(self._holder)
         except (LedgerUnavailable, NotOpened):
             return  # the feeder meets the same, says so and mends it
-        try:
+
+    def _listen(self) -> None:
+        stood_by = self._stands_by
+        if self._ask_standby is not None:
+            self._stands_by = self._ask_standby()
+        if not self._stands_by:
             self._preference = tuple(self._ask_preference())
-        except ControlError as error:  # the last one is as good as any: it is a preference
-            self._assignment.failed(error)
-        else:
-            self._assignment.answered()
+            if stood_by:
+                self._on_activation()

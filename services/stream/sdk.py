@@ -72,6 +72,7 @@ def stream(
             plan,
             worker=worker,
             ask_preference=lambda: assignment.partitions_of(worker),
+            ask_standby=lambda: assignment.stands_by(worker),
             decode=decode,
         )
         stack.callback(batches.close)

@@ -39,6 +39,7 @@ class SampleStream(Iterator[Batch]):
         *,
         worker: str,
         ask_preference: Callable[[], Sequence[int]] = tuple,
+        ask_standby: Callable[[], bool] | None = None,
         decode: Decode = Message.value,
     ) -> None:
         self._plan = plan
@@ -52,9 +53,19 @@ class SampleStream(Iterator[Batch]):
             holder=holder,
             every_s=min(plan.terms.ttl_s / _BEATS, plan.commit_s),
             ask_preference=ask_preference,
+            ask_standby=ask_standby,
+            on_activation=self._buffer.wake,
         )
         self._committer = Committer(topic, ledger, holder=holder, every_s=plan.commit_s)
-        self._feeder = Feeder(topic, ledger, plan, self._buffer, holder=holder, prefer=heartbeat.preference)
+        self._feeder = Feeder(
+            topic,
+            ledger,
+            plan,
+            self._buffer,
+            holder=holder,
+            prefer=heartbeat.preference,
+            stands_by=heartbeat.stands_by,
+        )
         self._ended = Event()
         self._feeding = self._thread("feeder", self._feeder.run)
         self._around = (

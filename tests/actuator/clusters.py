@@ -12,14 +12,16 @@ from math import inf
 
 from services.actuator.keda_pool import KedaPool
 from services.actuator.kubernetes_access import Access, Token
+from services.actuator.kubernetes_place import KubernetesPlace
 from services.actuator.kubernetes_pool import KubernetesPool
 from services.actuator.kubernetes_target import TargetSpec
-from services.actuator.wish import MemoryWishes
+from services.actuator.wish import MemoryWishes, Wish
 from services.control.types import PoolState
 from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
 from tests.actuator.kubernetes_server import ApiServer, api_server
 from tests.actuator.kubernetes_store import Thing
 from tests.actuator.rigs import until
+from tests.waiting import eventually_async
 
 HPAS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 
@@ -53,7 +55,7 @@ class ClusterRig:
         """One more controller's pool on the same target, not open yet."""
         server = f"http://127.0.0.1:{self.server.port}"
         access = Access(server, NAMESPACE, _tls(), Token(lambda: ("secret", inf)))
-        return KubernetesPool("ads", self.target, access=lambda: access)
+        return KubernetesPool("ads", KubernetesPlace(self.target, lambda: access))
 
     @property
     def replicas(self) -> int:
@@ -90,13 +92,18 @@ class KedaRig:
     async def follow(self) -> None:
         """Be KEDA, for ever."""
         while True:
-            wish = await self.wishes.latest("ads")
+            wish = await eventually_async(self._unheard, within_s=inf, what="a new wish")
             target = self.server.store.get(DEPLOYMENTS, "ads")
-            if wish is not None and wish.workers != target["spec"]["replicas"]:
-                spec = {**target["spec"], "replicas": wish.workers}
-                self.server.store.put(DEPLOYMENTS, {**target, "spec": spec})
-                self.server.controllers.reconcile()
-            await asyncio.sleep(0.02)
+            spec = {**target["spec"], "replicas": wish.workers}
+            self.server.store.put(DEPLOYMENTS, {**target, "spec": spec})
+            self.server.controllers.reconcile()
+
+    async def _unheard(self) -> Wish:
+        wish = await self.wishes.latest("ads")
+        target = self.server.store.get(DEPLOYMENTS, "ads")
+        assert wish is not None
+        assert wish.workers != target["spec"]["replicas"]
+        return wish
 
     async def until(self, condition: Callable[[PoolState], bool], what: str) -> PoolState:
         return await until(self.pool, condition, what)
@@ -113,7 +120,7 @@ async def keda_rig() -> AsyncIterator[KedaRig]:
         spec = {"scaleTargetRef": ref}
         cluster.server.store.put(HPAS, {"metadata": {"name": "keda-hpa-ads"}, "spec": spec})
         wishes = MemoryWishes()
-        async with KedaPool("ads", cluster.target, wishes, access=cluster.pool._access) as pool:
+        async with KedaPool("ads", cluster.pool._place, wishes) as pool:
             rig = KedaRig(cluster.server, pool, wishes)
             keda = asyncio.create_task(rig.follow())
             yield rig

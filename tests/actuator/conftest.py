@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.actuator import actors
 from tests.actuator.bench import Bench
 from tests.actuator.processes import running, zombies
 from tests.waiting import eventually
@@ -42,3 +43,10 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
         for pid in running(run_dir).values():
             os.kill(pid, signal.SIGKILL)
     assert zombies() == []
+
+
+@pytest.fixture(scope="session")
+def ray_address() -> Iterator[str]:
+    """A Ray cluster of several nodes; starting one takes ten seconds or more."""
+    with actors.ray_cluster() as cluster:
+        yield cluster.address

@@ -13,6 +13,7 @@ from services.actuator.backoff import Backoff
 from services.actuator.docker_engine import ContainerSpec, DockerEngine
 from services.actuator.docker_platform import READY_FILE
 from services.actuator.docker_pool import DockerPool
+from services.actuator.tending import Tending
 from services.control.types import PoolState
 from tests.actuator.rigs import until
 from tests.servers import docker
@@ -46,10 +47,8 @@ class DockerRig:
 
     def another(self, *how: str, image: str = IMAGE, drain_s: float = 600.0) -> DockerPool:
         """One more pool on the same job, not open yet."""
-        backoff = Backoff(first_s=0.1, longest_s=1.0)
-        return DockerPool(
-            self.job, fake_spec(*how, image=image), backoff=backoff, poll_s=0.1, drain_s=drain_s
-        )
+        tending = Tending(drain_s, Backoff(first_s=0.1, longest_s=1.0), poll_s=0.1)
+        return DockerPool(self.job, fake_spec(*how, image=image), tending=tending)
 
     async def until(self, condition: Callable[[PoolState], bool], what: str) -> PoolState:
         return await until(self.pool, condition, what, within_s=90.0)

@@ -16,6 +16,7 @@ import yaml
 
 from services.actuator.kubernetes_access import Access, Token, find_access
 from services.actuator.kubernetes_api import Conflict, KubernetesApi, NotThere, Object
+from services.actuator.kubernetes_place import KubernetesPlace
 from services.actuator.kubernetes_pool import KubernetesPool
 from services.actuator.kubernetes_target import TargetSpec
 from services.control.types import PoolState
@@ -68,7 +69,7 @@ class PlaneRig:
         """One more controller's pool on the same target, not open yet."""
         plane = administrator()
         access = Access(plane.server, self.namespace, plane.tls, Token(lambda: (self.token, inf)))
-        return KubernetesPool("ads", TargetSpec("ads", kind=self.kind), access=lambda: access)
+        return KubernetesPool("ads", KubernetesPlace(TargetSpec("ads", kind=self.kind), lambda: access))
 
     async def until(self, condition: Callable[[PoolState], bool], what: str) -> PoolState:
         return await until(self.pool, condition, what, within_s=_WITHIN_S)

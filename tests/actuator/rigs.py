@@ -11,6 +11,7 @@ from typing import Protocol
 
 from services.actuator import Backoff, MemoryPool, ProcessPool
 from services.actuator.lead_time import LeadTime
+from services.actuator.tending import Tending
 from services.control.errors import PoolUnavailable
 from services.control.ports import WorkerPool
 from services.control.types import PoolResize, PoolState, WorkerPhase
@@ -112,9 +113,7 @@ def fake_pool(run_dir: Path, *how: str, owned: bool = True, drain_s: float = 600
         command=(*FAKE_WORKER, *how),
         run_dir=run_dir,
         owned=owned,
-        drain_s=drain_s,
-        backoff=Backoff(first_s=0.05, longest_s=0.4, healthy_s=30.0),
-        poll_s=0.02,
+        tending=Tending(drain_s, Backoff(first_s=0.05, longest_s=0.4, healthy_s=30.0), poll_s=0.02),
     )
 
 

@@ -7,8 +7,9 @@ from typing import cast
 
 import pytest
 
+from services.actuator.charge import Charge, IntentMoved
 from services.actuator.docker_engine import DockerEngine
-from services.actuator.docker_intents import CONTENT, JOB, KIND, NUMBER, Charge, DockerIntents, IntentMoved
+from services.actuator.docker_intents import CONTENT, JOB, KIND, NUMBER, DockerIntents
 from services.actuator.intent import Intent
 from services.control.errors import PoolUnavailable
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.actuator import docker_platform
+from services.actuator.charge import Charge
 from services.actuator.docker_engine import DockerEngine
-from services.actuator.docker_intents import Charge, DockerIntents
+from services.actuator.docker_intents import DockerIntents
 from services.actuator.docker_platform import DockerPlatform
 from services.actuator.docker_pool import DockerPool
 from services.actuator.intent import Intent

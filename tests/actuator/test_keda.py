@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ async def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
 
 
 def keda_pool(rig: ClusterRig, wishes: MemoryWishes) -> KedaPool:
-    return KedaPool("ads", rig.target, wishes, access=rig.pool._access, namespace=NAMESPACE)
+    return KedaPool("ads", replace(rig.pool._place, namespace=NAMESPACE), wishes)
 
 
 async def test_a_resize_is_a_wish_and_the_pods_are_read_from_kubernetes() -> None:

@@ -89,7 +89,7 @@ async def test_of_two_controllers_that_ask_at_once_the_newer_wins(rig: PlaneRig)
 
 async def test_exactly_our_rights_and_no_more(rig: PlaneRig) -> None:
     """The rig's pool works with them; here is what they do not allow."""
-    limited = KubernetesApi(rig.pool._access())
+    limited = KubernetesApi(rig.pool._place.access())
     try:
         for path in (
             "/api/v1/nodes",

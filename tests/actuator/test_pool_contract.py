@@ -12,17 +12,20 @@ from services.actuator import MemoryPool, RecommendPool
 from services.control.errors import Fenced, Rejected
 from services.control.ports import WorkerPool
 from services.control.types import PoolState, Victims, WorkerPhase
-from tests.actuator import control_plane
+from tests.actuator import actors, control_plane
 from tests.actuator.clusters import cluster_rig, keda_rig
 from tests.actuator.containers import docker_rig, lacking
 from tests.actuator.rigs import HandClock, MemoryRig, ProcessRig, Rig, ask, fake_pool, ids, settled
 
 DOCKER = pytest.param("docker", marks=pytest.mark.containers)
+RAY = pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.filterwarnings("default")])
 PLANE = [] if control_plane.lacking() else [pytest.param("control plane", marks=pytest.mark.kubernetes)]
+ACTING = ["memory", "process", "kubernetes", "keda", *PLANE, DOCKER, RAY]
 
 
 @asynccontextmanager
-async def acting(kind: str, run_dir: Path) -> AsyncIterator[Rig]:
+async def acting(request: pytest.FixtureRequest, run_dir: Path) -> AsyncIterator[Rig]:
+    kind = request.param
     if kind == "memory":
         yield MemoryRig()
     elif kind == "process":
@@ -37,6 +40,11 @@ async def acting(kind: str, run_dir: Path) -> AsyncIterator[Rig]:
     elif kind == "control plane":
         async with control_plane.plane_rig() as plane:
             yield plane
+    elif kind == "ray":
+        if actors.lacking():
+            pytest.skip(actors.lacking())
+        async with actors.ray_rig(request.getfixturevalue("ray_address")) as cluster_of_ray:
+            yield cluster_of_ray
     elif lacking():
         pytest.skip(lacking())
     else:
@@ -44,23 +52,33 @@ async def acting(kind: str, run_dir: Path) -> AsyncIterator[Rig]:
             yield docker
 
 
-@pytest.fixture(params=["memory", "process", "kubernetes", "keda", *PLANE, DOCKER])
+@pytest.fixture(params=ACTING)
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Every pool that acts."""
-    async with acting(request.param, tmp_path) as made:
+    async with acting(request, tmp_path) as made:
         yield made
 
 
-@pytest.fixture(params=["memory", "process", "kubernetes", *PLANE, DOCKER])
+@pytest.fixture(params=["memory", "process", "kubernetes", *PLANE, DOCKER, RAY])
 async def choosing(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Every pool whose leavers can be chosen."""
-    async with acting(request.param, tmp_path) as made:
+    async with acting(request, tmp_path) as made:
         assert made.pool.capabilities().victims is Victims.ANY
         yield made
 
 
 @pytest.fixture(
-    params=["memory", "process", "kubernetes", "keda", *PLANE, DOCKER, "recommend", "recommend, watching"]
+    params=[
+        "memory",
+        "process",
+        "kubernetes",
+        "keda",
+        *PLANE,
+        DOCKER,
+        RAY,
+        "recommend",
+        "recommend, watching",
+    ]
 )
 async def any_pool(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[WorkerPool]:
     """Every pool, those that never act included."""
@@ -69,7 +87,7 @@ async def any_pool(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
     elif request.param == "recommend, watching":
         yield RecommendPool(MemoryPool(HandClock()))
     else:
-        async with acting(request.param, tmp_path) as made:
+        async with acting(request, tmp_path) as made:
             yield made.pool
 
 
@@ -103,6 +121,11 @@ async def test_what_a_pool_can_do_does_not_change(any_pool: WorkerPool) -> None:
     await any_pool.resize(ask(1))
 
     assert any_pool.capabilities() == before
+
+
+async def test_workers_of_a_pool_can_stand_by(rig: Rig) -> None:
+    """Whoever is ready is told by the assignment what it is for; no platform has to know."""
+    assert rig.pool.capabilities().standbys
 
 
 async def test_a_resize_shows_as_requested_at_once(rig: Rig) -> None:

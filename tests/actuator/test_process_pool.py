@@ -16,6 +16,7 @@ import pytest
 from services.actuator import ProcessPool, penstock_worker
 from services.actuator.crew import Crew
 from services.actuator.run_files import RunFiles
+from services.actuator.tending import Tending
 from services.control.errors import PoolUnavailable
 from services.control.types import WorkerPhase
 from tests.actuator.processes import FAKE_WORKER, running
@@ -218,7 +219,7 @@ async def test_workers_are_told_their_names_and_their_files_and_nothing_of_the_c
         command=(*FAKE_WORKER, "trains", "--job={job}", "--worker={worker}", '{"json": 1}'),
         env={"COLOUR": "blue"},
         run_dir=tmp_path,
-        poll_s=0.02,
+        tending=Tending(poll_s=0.02),
     )
     await pool.open()
     await pool.resize(ask(1))

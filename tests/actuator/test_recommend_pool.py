@@ -35,3 +35,4 @@ async def test_it_can_do_what_the_watched_pool_can() -> None:
 
     assert RecommendPool(watched).capabilities() == watched.capabilities()
     assert RecommendPool().capabilities().victims is Victims.NONE
+    assert not RecommendPool().capabilities().standbys

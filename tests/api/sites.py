@@ -22,14 +22,15 @@ from services.api.what_if import Answer, Point, Question
 from services.clock import SystemClock
 from services.control.decide import decide
 from services.control.loop import Tick
-from services.control.types import ControlState, Decision, WorkerReport
+from services.control.types import Actuation, ControlState, Decision, WorkerReport
 from services.controller.book import JobBook
 from services.controller.desk import Desk
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
 from services.controller.publisher import events_of
 from services.controller.readiness import Readiness
-from services.controller.snapshot import JobSnapshot, QualityView
+from services.controller.snapshot import JobSnapshot
+from services.controller.views.quality import QualityView
 from services.settings import JobSettings
 from services.settings.root import ApiSettings
 from services.store.jobs import MemoryJobs
@@ -72,6 +73,12 @@ class FakeController:
         if self.failure:
             raise self.failure
         return tuple(d for d in reversed(self.log) if d.job == job)[:limit]
+
+    async def actuations(self, job: str, *, limit: int) -> tuple[Actuation, ...]:
+        if self.failure:
+            raise self.failure
+        made = [d.actuation for d in reversed(self.log) if d.job == job and d.actuation is not None]
+        return tuple(made[:limit])
 
     def tick(self, *, rate: float = 450, coming: float | None = 500) -> Tick:
         """One tick of `clicks`, with the policy that the book has."""

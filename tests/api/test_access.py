@@ -29,6 +29,8 @@ ROUTES: dict[tuple[str, str], tuple[Role, Any]] = {
     ("DELETE", "/v1/jobs/{job_id}"): (Role.ADMIN, None),
     ("PUT", "/v1/jobs/{job_id}/slo"): (Role.OPERATOR, {"fresh_within_s": 30}),
     ("GET", "/v1/jobs/{job_id}/plan"): (Role.VIEWER, None),
+    ("GET", "/v1/jobs/{job_id}/actuations"): (Role.VIEWER, None),
+    ("GET", "/v1/jobs/{job_id}/safety"): (Role.VIEWER, None),
     ("GET", "/v1/jobs/{job_id}/decisions"): (Role.VIEWER, None),
     ("GET", "/v1/jobs/{job_id}/series"): (Role.VIEWER, None),
     ("GET", "/v1/jobs/{job_id}/snapshot"): (Role.VIEWER, None),

@@ -95,6 +95,17 @@ async def test_decisions_come_newest_first_in_pages(client: TestClient, rig: Rig
     assert client.get("/v1/jobs/clicks/decisions?before=no-such").status_code == 404
 
 
+async def test_the_trail_and_the_safety_of_a_pool_are_shown(client: TestClient, rig: Rig) -> None:
+    assert client.get("/v1/jobs/clicks/safety").status_code == 503
+    rig.controller.tick(rate=900, coming=None)
+
+    (resize,) = client.get("/v1/jobs/clicks/actuations").json()
+    assert (resize["decision_id"], resize["outcome"]) == ("clicks-1", "asked")
+    assert resize["before"] < resize["workers"]
+    safety = client.get("/v1/jobs/clicks/safety").json()
+    assert (safety["resizes_hour"], safety["breaker_up"]["phase"]) == (1, "closed")
+
+
 async def test_decisions_are_filtered_by_reason_and_note(client: TestClient, rig: Rig) -> None:
     rig.controller.tick()
     rig.controller.tick(rate=5000)

@@ -8,8 +8,10 @@ import numpy as np
 
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
-from services.control.errors import ControlError, Fenced
+from services.control.actuation import Settlement
+from services.control.errors import Fenced
 from services.control.types import (
+    Actuation,
     ControlState,
     Decision,
     PoolCapabilities,
@@ -19,6 +21,7 @@ from services.control.types import (
     Victims,
     WorkerReport,
 )
+from services.store.memory_state import MemoryState
 from tests.control.worlds import a_pool
 
 
@@ -83,8 +86,8 @@ class FakePool:
 
     requested: int = 1
     asked: list[PoolResize] = field(default_factory=list)
-    failure: ControlError | None = None
-    done_but_unheard: ControlError | None = None
+    failure: BaseException | None = None
+    done_but_unheard: BaseException | None = None
     newest_fence: int = 0
 
     async def observe(self) -> PoolState:
@@ -109,8 +112,10 @@ class FakePool:
 class FakeStore:
     states: dict[str, ControlState] = field(default_factory=dict)
     log: list[Decision] = field(default_factory=list)
-    failure: ControlError | None = None
+    failure: BaseException | None = None
     newest_fence: int = 0
+    trail: MemoryState = field(default_factory=MemoryState)
+    settling_failure: BaseException | None = None
 
     async def load(self, job: str) -> ControlState:
         if self.failure:
@@ -125,6 +130,15 @@ class FakeStore:
         self.newest_fence = fence
         self.states[decision.job] = replace(decision.state)
         self.log.append(decision)
+        await self.trail.commit(decision, fence=fence)
+
+    async def settle(self, job: str, settlement: Settlement) -> None:
+        if self.failure or self.settling_failure:
+            raise self.failure or self.settling_failure  # type: ignore[misc]  # one of them is there
+        await self.trail.settle(job, settlement)
+
+    async def actuations(self, job: str, *, limit: int = 100) -> tuple[Actuation, ...]:
+        return await self.trail.actuations(job, limit=limit)
 
     async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
         return tuple(d for d in reversed(self.log) if d.job == job)[:limit]

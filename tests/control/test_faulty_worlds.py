@@ -6,9 +6,12 @@ A failure is reproduced by its seed alone.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from services.control.actuation import Outcome
+from services.control.breaker import BreakerTerms
 from services.control.errors import (
     ControlError,
     Fenced,
@@ -18,7 +21,9 @@ from services.control.errors import (
     TrafficUnavailable,
 )
 from services.control.loop import JobLoop, Ports, Tick
+from services.control.safety import SafetyLimits
 from services.control.types import PoolResize, PoolState, Reason
+from services.settings.job import SafetySettings
 from tests.control.fakes import (
     FakeClock,
     FakeLeadership,
@@ -30,6 +35,10 @@ from tests.control.fakes import (
 )
 from tests.control.worlds import a_policy, a_pool
 
+ORDINARY = SafetySettings().limits(fleet_resizes_per_hour=3600)
+TIGHT = SafetyLimits(
+    step_up_max=3, step_down_max=2, resizes_per_hour=12, resizes_per_day=30, breaker=BreakerTerms(3, 30, 120)
+)
 TICK_S = 5.0
 WORKERS_MIN, WORKERS_MAX = 1, 12
 
@@ -67,7 +76,7 @@ class SlowPool(FakePool):
 class World:
     """One job, its ports, and the dice that decide what fails next."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, safety: SafetyLimits | None = None) -> None:
         self.dice = random.Random(seed)
         self.clock = FakeClock()
         self.meter = FakeMeter(self.clock)
@@ -75,7 +84,9 @@ class World:
         self.store = FakeStore()
         self.leadership = FakeLeadership(1)
         self.ticks: list[Tick] = []
-        self.policy = a_policy(workers_min=WORKERS_MIN, workers_max=WORKERS_MAX)
+        self.policy = replace(
+            a_policy(workers_min=WORKERS_MIN, workers_max=WORKERS_MAX), safety=safety or ORDINARY
+        )
         self.loop = self._controller()
 
     def _controller(self) -> JobLoop:
@@ -179,3 +190,55 @@ async def test_a_deposed_controller_never_moves_the_pool(seed: int) -> None:
     assert len(world.pool.asked) == before, f"{seed=}"
     assert tick.error is None or isinstance(tick.error, Fenced | PoolUnavailable), f"{seed=}"
     assert tick.decision is None or tick.decision.reason is not Reason.COLD_START
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_no_hour_has_more_resizes_than_allowed_and_none_is_larger_than_a_step(seed: int) -> None:
+    world = World(seed, TIGHT)
+    for _ in range(800):
+        await world.step()
+
+    asked = [decision for decision in world.store.log if decision.resize is not None]
+    assert len(asked) > 12, f"{seed=}: a world that never tries its limits proves nothing"
+    for i, first in enumerate(asked):
+        assert sum(decision.at_s - first.at_s < 3600.0 for decision in asked[i:]) <= 12, f"{seed=}"
+    assert len(asked) <= 30, f"{seed=}"
+    for decision in asked:
+        assert -2 <= decision.planned - decision.requested <= 3, f"{seed=}"
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_every_resize_is_in_the_trail_and_every_trail_ends(seed: int) -> None:
+    world = World(seed)
+    for _ in range(80):
+        await world.step()
+    world.heal()
+    for _ in range(3):
+        await world.loop.tick()
+        world.clock.at_s += TICK_S
+
+    trail = {one.decision_id: one for one in await world.store.actuations("clicks", limit=1000)}
+    assert {request.decision_id for request in world.pool.asked} <= trail.keys(), f"{seed=}"
+    assert all(one.outcome is not Outcome.ASKED for one in trail.values()), f"{seed=}"
+    done = [one for one in trail.values() if one.outcome is Outcome.DONE]
+    assert done, f"{seed=}"
+    assert done[0].workers == world.pool.requested, f"{seed=}: the last one done is the size there is"
+
+
+async def test_a_platform_that_refuses_is_not_asked_at_every_tick() -> None:
+    world = World(1)
+    world.pool.requested = 2
+    for _ in range(240):
+        world.heal()
+        world.meter.rate, world.pool.failure = 900.0, Rejected("quota")
+        await world.loop.tick()
+        world.clock.at_s += TICK_S
+
+    asked = sum(decision.resize is not None for decision in world.store.log)
+    assert 5 < asked < 15, "five in a row, then after 30, 60, 120, 240, 480 seconds"
+
+    world.heal()
+    for _ in range(130):
+        await world.loop.tick()
+        world.clock.at_s += TICK_S
+    assert world.pool.requested == 9, "and is asked again once it may have come to its senses"

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
+from services.control.actuation import Actuation, Outcome
 from services.control.errors import PoolUnavailable, Rejected, StateUnavailable, TrafficUnavailable
+from services.control.fleet import FleetCount
 from services.control.loop import JobLoop, Ports, Tick
+from services.control.safety import SafetyLimits
+from services.control.types import Decision, PoolResize, Reason
 from tests.control.fakes import (
     FakeClock,
     FakeLeadership,
@@ -183,6 +190,131 @@ async def test_a_bug_in_a_port_is_not_swallowed(world: World) -> None:
 
     with pytest.raises(RuntimeError, match="a bug"):
         await world.controller().tick()
+
+
+class Killed(BaseException):
+    """The controller's process is gone at this instruction."""
+
+
+async def test_a_resize_is_in_the_trail_before_it_is_done_and_marked_done_after(world: World) -> None:
+    world.meter.rate = 450
+    seen_by_pool: list[tuple[Actuation, ...]] = []
+    resize = world.pool.resize
+
+    async def looking(request: PoolResize) -> None:
+        seen_by_pool.append(await world.store.actuations("clicks"))
+        await resize(request)
+
+    world.pool.resize = looking  # type: ignore[method-assign]
+    await world.controller().tick()
+
+    (before,), (after,) = seen_by_pool[0], await world.store.actuations("clicks")
+    assert (before.decision_id, before.before, before.workers) == ("clicks-1", 1, 5)
+    assert (before.outcome, after.outcome) == (Outcome.ASKED, Outcome.DONE)
+    assert before.reason is Reason.TRAFFIC_RISE
+
+
+async def test_a_refused_resize_is_marked_with_the_platforms_words(world: World) -> None:
+    world.meter.rate = 450
+    world.pool.failure = Rejected("quota exceeded")
+
+    await world.controller().tick()
+
+    (told,) = await world.store.actuations("clicks")
+    assert (told.outcome, told.why) == (Outcome.REFUSED, "quota exceeded")
+
+
+async def test_a_resize_whose_answer_was_lost_is_marked_by_what_the_pool_shows(world: World) -> None:
+    world.meter.rate = 450
+    world.pool.done_but_unheard = PoolUnavailable("timed out after it was done")
+    loop = world.controller()
+    await loop.tick()
+    assert (await world.store.actuations("clicks"))[0].outcome is Outcome.ASKED
+
+    world.pool.done_but_unheard = None
+    await loop.tick()
+
+    assert [a.outcome for a in await world.store.actuations("clicks")] == [Outcome.DONE]
+
+
+async def test_a_resize_that_is_not_wanted_any_more_is_marked_superseded(world: World) -> None:
+    world.meter.rate = 450
+    world.pool.failure = PoolUnavailable("no answer")
+    loop = world.controller()
+    await loop.tick()
+
+    world.pool.failure, world.meter.rate = None, 90
+    await loop.tick()
+
+    assert world.pool.asked == []
+    assert [a.outcome for a in await world.store.actuations("clicks")] == [Outcome.SUPERSEDED]
+
+
+@pytest.mark.parametrize("moment", ["before the pool hears", "after the pool has", "before the mark"])
+async def test_a_controller_killed_around_a_resize_leaves_the_right_size_asked_once(
+    world: World, moment: str
+) -> None:
+    world.meter.rate = 450
+    if moment == "before the pool hears":
+        world.pool.failure = Killed()
+    elif moment == "after the pool has":
+        world.pool.done_but_unheard = Killed()
+    else:
+        world.store.settling_failure = Killed()
+    with pytest.raises(Killed):
+        await world.controller(token=1).tick()
+    world.pool.failure = world.pool.done_but_unheard = world.store.settling_failure = None
+
+    successor = world.controller(token=2)
+    for _ in range(3):
+        await successor.tick()
+
+    assert world.pool.requested == 5
+    assert [request.workers for request in world.pool.asked] == [5]
+    trail = await world.store.actuations("clicks")
+    assert next(a.outcome for a in trail if a.workers == 5) is Outcome.DONE
+    assert Outcome.ASKED not in {a.outcome for a in trail}
+
+
+async def test_two_jobs_cannot_both_take_the_last_resize_of_the_fleet(world: World) -> None:
+    """The store answers both at the same moment; who decided first has taken it."""
+    world.meter.rate = 450
+    policy = replace(a_policy(), safety=SafetyLimits(fleet_resizes_per_hour=1))
+    both = asyncio.Barrier(2)
+    commit, fleet = world.store.commit, FleetCount()
+
+    async def together(decision: Decision, *, fence: int) -> None:
+        await both.wait()
+        await commit(decision, fence=fence)
+
+    world.store.commit = together  # type: ignore[method-assign]
+    pools = {"clicks": FakePool(), "views": FakePool()}
+    loops = [
+        JobLoop(
+            job,
+            policy,
+            Ports(
+                clock=world.clock,
+                leadership=FakeLeadership(1),
+                meter=world.meter,
+                forecasts=NoForecasts(),
+                pool=pool,
+                telemetry=NoTelemetry(),
+                store=world.store,
+                fleet=fleet,
+            ),
+            tell=world.told.append,
+        )
+        for job, pool in pools.items()
+    ]
+
+    await asyncio.gather(*(loop.tick() for loop in loops))
+
+    assert sorted(len(pool.asked) for pool in pools.values()) == [0, 1]
+    assert {t.decision.reason for t in world.told if t.decision} == {
+        Reason.TRAFFIC_RISE,
+        Reason.FLEET_RESIZE_RATE,
+    }
 
 
 class Enough(Exception):

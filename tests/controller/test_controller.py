@@ -15,7 +15,7 @@ from services.control.types import PoolState
 from services.controller import controller as controller_module
 from services.controller.controller import Controller
 from services.controller.desk import Caller
-from services.controller.snapshot import ModelScore, TrainingView
+from services.controller.views.forecast import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.settings.job import MeterSettings, ScalingSettings, SloSettings

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from services.control.breaker import Breaker, BreakerTerms
 from services.control.decide import decide
 from services.control.errors import StateUnavailable
 from services.control.loop import Tick
+from services.control.safety import SafetyLimits, SafetyMemory
 from services.control.types import ControlState
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
@@ -100,3 +104,21 @@ def test_listeners_hear_every_tick() -> None:
     journal.told(a_held_tick(), slo_s=60.0)
 
     assert len(heard) == 2
+
+
+def test_what_holds_a_pool_is_in_the_metrics() -> None:
+    seen = an_observation(rate=450)
+    held = Breaker(5, 1, until_s=9e9, why="refused")
+    policy = replace(a_policy(), safety=SafetyLimits(breaker=BreakerTerms()))
+    state = ControlState(planned=1, safety=SafetyMemory(up=held))
+    journal, registry = a_journal()
+
+    journal.told(Tick("clicks", 1000.0, seen, decide(seen, state, policy)), slo_s=60.0)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"penstock_{name}", {"job": "clicks", **labels})
+
+    assert value("breaker_open", direction="up") == 1.0
+    assert value("breaker_open", direction="down") == 0.0
+    assert value("resizes_held_total", limit="breaker_open") == 1.0
+    assert value("resizes_last_day") == 0.0

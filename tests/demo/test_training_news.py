@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.controller.snapshot import TrainingView
+from services.controller.views.forecast import TrainingView
 from services.demo.training_news import TrainingNews
 
 STARTED = TrainingView(

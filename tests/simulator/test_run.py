@@ -12,7 +12,7 @@ from services.simulator.floor import floor_gpu_hours
 from services.simulator.forecasters import Remembered, forecaster_named
 from services.simulator.policies import KINDS, choose, every_policy, rule_of
 from services.simulator.ports import run_now
-from services.simulator.run import simulate
+from services.simulator.run import Run, simulate
 from tests.simulator.making import a_course, a_day, a_plant
 
 POLICIES = [choice.label for choice in every_policy()]
@@ -159,3 +159,32 @@ def test_a_port_that_waits_is_a_mistake() -> None:
 
     with pytest.raises(RuntimeError, match="waited"):
         run_now(asyncio.sleep(0))
+
+
+def test_standbys_meet_a_jump_cost_their_hours_and_are_told_apart() -> None:
+    """Four of eight stand by; they train in the tick that sees the jump, a start-up before cold ones."""
+    rates = np.concatenate([np.full(30, 350.0), np.full(30, 750.0)])
+
+    def run(standbys: int) -> Run:
+        plant = a_plant(startup_s=300.0, standbys=standbys, slo_s=60.0)
+        return simulate(rule_named("reactive", {"utilisation": 0.9}), plant, a_course(rates), seed=1)
+
+    cold, warm = run(0), run(4)
+
+    def share_late(run: Run) -> float:
+        return float(run.minutes[:, at.M_LATE].sum() / run.minutes[:, at.M_TRAINED].sum())
+
+    assert share_late(warm) < share_late(cold) / 10
+    calm = slice(10, 29)
+    assert warm.minutes[calm, at.M_READY].sum() == cold.minutes[calm, at.M_READY].sum()
+    assert warm.minutes[calm, at.M_HELD].sum() == 2 * cold.minutes[calm, at.M_HELD].sum()
+    assert (cold.stood_by, warm.stood_by[0][1]) == ((), 4)
+
+
+def test_a_standby_that_crashes_is_replaced() -> None:
+    plant = a_plant(standbys=3, crashes_per_worker_day=100.0)
+
+    found = simulate(rule_named("reactive"), plant, a_course(np.full(240, 350.0)), seed=2)
+
+    assert found.failures > 20
+    assert found.minutes[-2, at.M_HELD] > found.minutes[-2, at.M_READY]

@@ -24,6 +24,8 @@ def names(keys: Keys, job: str) -> _Named:
             keys.state(job),
             keys.fence(job),
             keys.decisions(job),
+            keys.actuations(job),
+            keys.unsettled(job),
             keys.assignment(job),
             keys.workers(job),
             keys.report(job, "w-1"),
@@ -84,6 +86,7 @@ def test_every_key_is_documented() -> None:
     keys, job = Keys("PREFIX"), "JOB"
     written = {
         keys.state(job), keys.fence(job), keys.decisions(job), keys.assignment(job), keys.workers(job),
+        keys.actuations(job), keys.unsettled(job),
         keys.report(job, "WORKER"), keys.ledger(job), keys.ledger(job, "PART"), keys.traffic(job),
         keys.traffic(job, "PART"), keys.wish(job),
         keys.snapshot(job), keys.jobs(), keys.jobs_version(), keys.tokens(), keys.audit(), keys.events(),
@@ -91,4 +94,4 @@ def test_every_key_is_documented() -> None:
     }  # fmt: skip
 
     assert documented == written
-    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 18  # `prefix` and 17 methods
+    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 20  # `prefix` and 19 methods

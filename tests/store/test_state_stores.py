@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 from redis.asyncio import Redis
 
+from services.control.actuation import Outcome, Settlement
 from services.control.errors import Fenced
 from services.control.ports import StateStore
 from services.control.types import ControlState
@@ -172,3 +173,76 @@ async def test_of_two_controllers_at_once_the_older_never_follows_the_newer(stor
     fences = [d.numbers["fence"] for d in await store.decisions("clicks")]
     assert fences == sorted(fences, reverse=True)
     assert 2.0 in fences
+
+
+# The trail of resizes
+
+
+async def test_a_job_never_resized_has_no_trail(store: StateStore) -> None:
+    await store.commit(replace(a_decision(1), resize=None), fence=1)
+
+    assert await store.actuations("clicks") == ()
+
+
+async def test_what_was_asked_for_is_in_the_trail_with_its_commit(store: StateStore) -> None:
+    await store.commit(a_decision(1), fence=7)
+
+    assert await store.actuations("clicks") == (a_decision(1).actuation,)
+
+
+async def test_an_actuation_is_marked_once_by_whoever_comes_first(store: StateStore) -> None:
+    await store.commit(a_decision(1), fence=1)
+    for outcome in (Outcome.DONE, Outcome.REFUSED):
+        await store.settle("clicks", Settlement("clicks-1", 1_002.0, outcome, "in words"))
+
+    (told_of,) = await store.actuations("clicks")
+    assert (told_of.outcome, told_of.ended_at_s, told_of.why) == (Outcome.DONE, 1_002.0, "in words")
+
+
+async def test_an_actuation_that_never_ended_is_superseded_by_the_next(store: StateStore) -> None:
+    await store.commit(a_decision(1), fence=1)
+    await store.commit(a_decision(2), fence=1)
+    await store.settle("clicks", Settlement("clicks-1", 1_009.0, Outcome.DONE))
+
+    newer, older = await store.actuations("clicks")
+    assert (newer.decision_id, newer.outcome) == ("clicks-2", Outcome.ASKED)
+    assert (older.decision_id, older.outcome, older.ended_at_s) == ("clicks-1", Outcome.SUPERSEDED, 1_002.0)
+
+
+async def test_a_decision_without_a_resize_leaves_the_trail_alone(store: StateStore) -> None:
+    await store.commit(a_decision(1), fence=1)
+    await store.commit(replace(a_decision(2), resize=None), fence=1)
+    await store.settle("clicks", Settlement("clicks-1", 1_009.0, Outcome.DONE))
+
+    assert [one.outcome for one in await store.actuations("clicks")] == [Outcome.DONE]
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_a_decision_made_again_takes_back_what_it_asked_for_first(
+    store: StateStore, again: bool
+) -> None:
+    await store.commit(a_decision(1), fence=1)
+    await store.commit(a_decision(1) if again else replace(a_decision(1), resize=None), fence=1)
+
+    trail = await store.actuations("clicks")
+    assert [(one.decision_id, one.outcome) for one in trail] == [("clicks-1", Outcome.ASKED)] * again
+
+
+async def test_a_refused_commit_leaves_no_trail(store: StateStore) -> None:
+    await store.commit(replace(a_decision(1), resize=None), fence=8)
+    with pytest.raises(Fenced):
+        await store.commit(a_decision(2), fence=7)
+
+    assert await store.actuations("clicks") == ()
+
+
+async def test_the_trail_keeps_the_latest_newest_first(store: StateStore) -> None:
+    for sequence in range(1, KEPT + 6):
+        await store.commit(a_decision(sequence), fence=1)
+        await store.settle("clicks", Settlement(f"clicks-{sequence}", 2_000.0, Outcome.DONE))
+
+    trail = await store.actuations("clicks", limit=1000)
+    assert [one.decision_id for one in trail] == [f"clicks-{n}" for n in range(KEPT + 5, 5, -1)]
+    assert {one.outcome for one in trail} == {Outcome.DONE}
+    assert len(await store.actuations("clicks", limit=3)) == 3
+    assert await store.actuations("clicks", limit=0) == ()

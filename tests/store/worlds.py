@@ -9,7 +9,10 @@ from estimator.rules.penstock import PenstockMemory
 from estimator.rules.reactive import ReactiveMemory
 from estimator.rules.settle import Settling
 from estimator.throughput import Guess, ThroughputWindow
+from services.control.breaker import Breaker
 from services.control.learned import Gathered, PauseWatch, PoolMemory, Throughput
+from services.control.rolling_count import RollingCount
+from services.control.safety import Asked, SafetyMemory
 from services.control.types import ControlState, Decision, PoolResize, Reason, WorkerReport
 from shuffler.assignment import Assignment
 
@@ -78,6 +81,7 @@ settlings = st.builds(Settling, since_s=st.none() | _floats, largest=_counts)
 assignments = st.builds(
     Assignment,
     st.dictionaries(st.integers(min_value=0, max_value=2**31), st.lists(_names, max_size=3).map(tuple)),
+    st.none() | st.lists(_names, max_size=3).map(tuple),
 )
 throughputs = st.sampled_from(
     [
@@ -114,24 +118,38 @@ memories = st.one_of(
 )
 
 
+_breakers = st.builds(Breaker, _counts, _counts, st.none() | _floats, _names)
+safeties = st.builds(
+    SafetyMemory,
+    hour=st.builds(RollingCount, st.floats(1, 1e6), st.lists(st.tuples(_counts, _counts)).map(tuple)),
+    up=_breakers,
+    down=_breakers,
+    asked=st.none() | st.builds(Asked, _floats, _counts, _counts, _counts, _floats, st.booleans()),
+    wall_at_s=st.none() | _floats,
+)
+resizes = st.builds(
+    PoolResize, workers=_counts, decision_id=_names, fence=_counts, remove=st.lists(_names).map(tuple)
+)
+
+
 @st.composite
 def states(draw: st.DrawFn) -> ControlState:
     rule, memory = draw(memories)
     return ControlState(
         sequence=draw(_counts),
         planned=draw(st.none() | _counts),
+        standbys=draw(_counts),
         rule=rule,
         memory=memory,
         throughput=draw(throughputs),
         pool=draw(pools),
         assignment=draw(assignments),
         pool_failures=draw(_counts),
+        safety=draw(safeties),
+        resized=draw(st.none() | resizes),
     )
 
 
-resizes = st.builds(
-    PoolResize, workers=_counts, decision_id=_names, fence=_counts, remove=st.lists(_names).map(tuple)
-)
 decisions = st.builds(
     Decision,
     id=_names,

@@ -6,9 +6,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from services.settings import Settings
+from services.store import codec
+from services.store.connect import connect_sync
+from services.store.keys import Keys
 from services.stream.sdk import stream
+from shuffler.assignment import Assignment
 from tests.servers.kafka import KafkaUnderTest
 from tests.stream.streams import JOB, committed, produce, progress_of, settings_for, trained_all, training
+from tests.waiting import eventually
 
 
 def test_two_workers_train_every_sample_once(every_kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
@@ -108,3 +113,48 @@ def somebody_elses_commit(settings: Settings, *, offset: int) -> None:
     consumer = Consumer(settings.kafka.client(**{"group.id": job.group_of(JOB), "log_level": 2}))
     consumer.commit(offsets=[TopicPartition(job.topic, 0, offset)], asynchronous=False)
     consumer.close()
+
+
+def name_active(settings: Settings, *active: str) -> None:
+    """As a controller does with each commit."""
+    with connect_sync(settings.redis) as client:
+        key = Keys(settings.redis.prefix).assignment(JOB)
+        client.set(key, codec.encode_assignment(Assignment(active=active)))
+
+
+def test_a_standby_takes_no_lease_until_it_is_named_and_then_at_once(
+    kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = kafka.new_topic(2)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group)
+    name_active(settings, "a")
+    samples = produce(kafka.bootstrap, topic, {0: 300, 1: 300})
+
+    with training(settings, "a", "b") as (one, other):
+        trained_all(settings, samples)
+        assert not other.seen, "it stands by"
+        name_active(settings, "b")
+
+        def only_the_other_trains() -> bool:
+            nonlocal samples
+            before = sum(one.seen.values())
+            samples += produce(kafka.bootstrap, topic, {0: 100})
+            trained_all(settings, samples)
+            return sum(one.seen.values()) == before
+
+        eventually(only_the_other_trains, what="b trains, and a stands by")
+
+    assert sum(other.seen.values()) >= 100
+    assert sum(one.seen.values()) + sum(other.seen.values()) == samples
+
+
+def test_a_standby_leaves_when_it_is_asked_to(kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
+    topic = kafka.new_topic(1)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group)
+    name_active(settings, "a")
+    produce(kafka.bootstrap, topic, {0: 50})
+
+    with training(settings, "b") as (waiting,):
+        pass
+
+    assert not waiting.seen

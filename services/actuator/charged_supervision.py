@@ -1,4 +1,5 @@
-"""One controller's part in supervising a Docker pool. Blocking; time is an argument."""
+"""One controller's part in supervising workers of a platform that keeps the charge. Blocking; time is an
+argument."""
 
 from __future__ import annotations
 
@@ -6,40 +7,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
 
-from services.actuator.backoff import Backoff
+from services.actuator.charge import Charge, ChargedPlatform, Charges, IntentMoved
 from services.actuator.crew import Crew
-from services.actuator.docker_engine import ContainerSpec, DockerEngine
-from services.actuator.docker_intents import Charge, DockerIntents, IntentMoved
-from services.actuator.docker_platform import DockerPlatform
 from services.actuator.intent import Intent
 from services.actuator.lead_time import LeadTime
 from services.actuator.moment import Moment
 from services.control.types import PoolResize, PoolState
 
 _TRIES = 5
-_STARTS_PER_PASS = 2
-"""A start takes the engine the better part of a second."""
 
 
-class DockerSupervision:
-    """Follows the intent that is written in the engine, whoever wrote it."""
+class ChargedSupervision:
+    """Follows the intent that is written on the platform, whoever wrote it."""
 
-    def __init__(
-        self, job: str, spec: ContainerSpec, engine: DockerEngine, *, backoff: Backoff, drain_s: float
-    ) -> None:
+    def __init__(self, job: str, platform: ChargedPlatform, charges: Charges, crew: Crew) -> None:
         self._name = f"pool of job {job}"
-        self._engine = engine
-        self._intents = DockerIntents(engine, job)
-        self._platform = DockerPlatform(job, spec, engine, self._intents)
-        self._crew = Crew(
-            job, self._platform, backoff=backoff, drain_s=drain_s, starts_per_pass=_STARTS_PER_PASS
-        )
+        self._platform = platform
+        self._charges = charges
+        self._crew = crew
         self._id = uuid4().hex
         self.active = False
         """Whether we supervised in the last pass."""
 
     def make_pass(self, now: Moment, *, claim: bool) -> PoolState:
-        """Bring the containers nearer to what was asked for, if that is for us to do; the pool then.
+        """Bring the workers nearer to what was asked for, if that is for us to do; the pool then.
 
         With `claim` we take the supervision from whoever has it. One that finds itself superseded
         looks on for this pass, whatever it claims: the other may know better.
@@ -84,8 +75,8 @@ class DockerSupervision:
         return self._crew.lead_times.recent()
 
     def close(self) -> None:
-        """Let go of the engine."""
-        self._engine.close()
+        """Let go of the platform."""
+        self._platform.close()
 
     def _state(self, intent: Intent, now: Moment) -> PoolState:
         return PoolState(
@@ -98,11 +89,11 @@ class DockerSupervision:
     def _rewrite(self, change: Callable[[Charge], Charge]) -> None:
         """Change the charge in force, looking again when another controller came first."""
         for tries_left in reversed(range(_TRIES)):
-            latest = self._intents.latest()
+            latest = self._charges.latest()
             wanted = change(latest.charge)
             try:
                 if wanted != latest.charge:
-                    self._intents.write(wanted, after=latest.number)
+                    self._charges.write(wanted, after=latest.number)
             except IntentMoved:
                 if tries_left == 0:
                     raise

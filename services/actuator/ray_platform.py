@@ -1,0 +1,216 @@
+"""Actors of a Ray cluster as a platform for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from services.actuator.charge import Charge, IntentMoved, NumberedCharge
+from services.actuator.intent import Intent
+from services.actuator.launcher import WorkerCommand
+from services.actuator.platform import Exit, Sight, WorkerFacts
+from services.actuator.ray_actors import DemandKeeper, KeeperSight, RecordKeeper, WorkerKeeper
+from services.actuator.ray_cluster import RayCluster
+from services.control.errors import PoolUnavailable
+
+_CHARGE = TypeAdapter(Charge)
+_FACTS = TypeAdapter(WorkerFacts)
+_SEEN_WITHIN_S = 0.3
+_ENDED_WITHIN_S = 2.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ActorSpec:
+    """What every worker is: a command, and what of the cluster it holds."""
+
+    command: Sequence[str]
+    """With `{job}` and `{worker}` filled in."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    gpus: float = 1.0
+    """May be a part of one."""
+    cpus: float = 1.0
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """What one worker needs, in the autoscaler's words."""
+        needed = {"GPU": self.gpus, "CPU": self.cpus}
+        return {name: amount for name, amount in needed.items() if amount > 0}
+
+
+class RayCharges:
+    """The charge of one job's pool, kept by an actor."""
+
+    def __init__(self, cluster: RayCluster, job: str) -> None:
+        self._cluster = cluster
+        self._job = job
+        self.record = cluster.keeper(f"penstock-{job}", RecordKeeper, job, num_cpus=0, max_restarts=-1)
+
+    def latest(self) -> NumberedCharge:
+        """The charge in force; nothing and nobody for a pool that was never asked."""
+        number, content = self._cluster.answer(self.record.latest.remote(), "what was asked for")
+        if not content:
+            return NumberedCharge(number, Charge())
+        try:
+            return NumberedCharge(number, _CHARGE.validate_json(content))
+        except ValidationError as error:
+            raise PoolUnavailable(
+                f"the record of job {self._job} was written by another version of Penstock; end its workers "
+                f"and the actor penstock-{self._job}"
+            ) from error
+
+    def write(self, charge: Charge, *, after: int) -> NumberedCharge:
+        """Make `charge` the one in force. Raises IntentMoved when another controller came first."""
+        content = _CHARGE.dump_json(charge).decode()
+        if not self._cluster.answer(self.record.write.remote(content, after), "what is asked for"):
+            raise IntentMoved(f"pool of job {self._job}: another controller came first")
+        return NumberedCharge(after + 1, charge)
+
+
+class RayPlatform:
+    """A `Platform` of actors, each with the process of one worker beside it.
+
+    Facts of workers are with the keeper of the record, since an actor that waits for a GPU cannot be
+    asked anything: a worker whose actor does not answer is one that has not started yet.
+    """
+
+    def __init__(self, job: str, spec: ActorSpec, cluster: RayCluster, charges: RayCharges) -> None:
+        self._job = job
+        self._spec = spec
+        self._cluster = cluster
+        self._charges = charges
+        self._latest = NumberedCharge(0, Charge())
+        self._demand = cluster.keeper("penstock-demand", DemandKeeper, num_cpus=0, max_restarts=-1)
+        self._demanded = -1
+        self._facts: dict[str, WorkerFacts] = {}
+        self._actors: dict[str, Any] = {}
+        self._asked: dict[str, Any] = {}
+        self._sights: dict[str, KeeperSight | None] = {}
+        """None is an actor that is gone."""
+        self._log = log.bind(job=job)
+
+    def refresh(self) -> Charge:
+        """Look at the charge, the record and the actors; ask the autoscaler when the size has changed."""
+        self._latest = self._charges.latest()
+        told = self._cluster.answer(self._charges.record.facts.remote(), "the record")
+        facts = [_FACTS.validate_json(content) for content in told.values()]
+        self._facts = {one.id: one for one in sorted(facts, key=lambda one: (one.started_at_s, one.id))}
+        for worker in self._facts.keys() - self._actors.keys():
+            self._actors[worker] = self._cluster.found(self._name(worker))
+        self._see()
+        self._want(self._latest.charge.intent.requested)
+        return self._latest.charge
+
+    def take_charge(self, supervisor: str) -> None:
+        """Supervise from now on. Raises IntentMoved when another controller came first."""
+        taken = replace(self._latest.charge, supervisor=supervisor)
+        self._latest = self._charges.write(taken, after=self._latest.number)
+
+    def found(self) -> tuple[WorkerFacts, ...]:
+        """Every worker on record."""
+        return tuple(self._facts.values())
+
+    def look(self, workers: Collection[str]) -> Mapping[str, Sight]:
+        """How these did when the cluster was looked at."""
+        return {worker: self._look(worker) for worker in workers}
+
+    def reserve(self, intent: Intent, count: int) -> Intent:
+        """Use up the ids on the cluster. Raises IntentMoved when another controller came first."""
+        reserved = replace(intent, next_worker=intent.next_worker + count)
+        charge = replace(self._latest.charge, intent=reserved)
+        self._latest = self._charges.write(charge, after=self._latest.number)
+        return reserved
+
+    def start(self, worker: WorkerFacts) -> WorkerFacts:
+        """Put it on record, then ask for its actor; it waits there until the cluster has room."""
+        name = self._name(worker.id)
+        facts = replace(worker, where=f"actor {name}")
+        self.note(facts)
+        spec = self._spec
+        command = WorkerCommand(self._job, spec.command, spec.env).line(worker.id)
+        self._actors[worker.id] = self._cluster.keeper(
+            name, WorkerKeeper, command, dict(spec.env), num_gpus=spec.gpus, num_cpus=spec.cpus
+        )
+        self._log.info("worker_started", worker=worker.id, actor=name, strikes=worker.strikes)
+        return facts
+
+    def note(self, worker: WorkerFacts) -> None:
+        """Put it on record as it is now."""
+        content = _FACTS.dump_json(worker).decode()
+        self._cluster.answer(self._charges.record.note.remote(worker.id, content), "the record")
+        self._facts[worker.id] = worker
+
+    def ask_to_leave(self, worker: str) -> None:
+        """SIGTERM; an actor that still waits for room has nobody to tell, and ends."""
+        actor = self._actors.get(worker)
+        if actor is None:
+            return
+        if self._sights.get(worker) is None:
+            self._cluster.end(actor)
+        else:
+            actor.leave.remote()
+
+    def kill(self, worker: str) -> None:
+        """SIGKILL to all that runs, then the end of the actor."""
+        # One that was on record before its actor was made may have one by now.
+        actor = self._actors.get(worker) or self._cluster.found(self._name(worker))
+        if actor is not None:
+            if self._sights.get(worker) is not None:
+                self._cluster.answered([actor.end.remote()], within_s=_ENDED_WITHIN_S)
+            self._cluster.end(actor)
+
+    def forget(self, worker: str) -> None:
+        """End the actor, which gives its resources back, and clear the record."""
+        self.kill(worker)
+        self._facts.pop(worker, None)
+        self._actors.pop(worker, None)
+        self._asked.pop(worker, None)
+        self._sights.pop(worker, None)
+        self._cluster.answer(self._charges.record.forget.remote(worker), "the record")
+
+    def last_line(self, worker: str) -> str:
+        """The last that it said before it ended."""
+        sight = self._sights.get(worker)
+        return "" if sight is None else sight.last_line
+
+    def tidy(self, alive: Collection[str]) -> None:
+        """Ray clears away what ended actors leave."""
+
+    def close(self) -> None:
+        """The connection stays: other pools of this process may use it."""
+
+    def _name(self, worker: str) -> str:
+        return f"penstock-{self._job}-{worker}"
+
+    def _see(self) -> None:
+        """Questions stay with their actors until they are answered: one that waits for room answers late."""
+        for worker in self._facts:
+            actor = self._actors.get(worker)
+            if actor is not None and worker not in self._asked:
+                self._asked[worker] = actor.sight.remote()
+        waiting = {ref: worker for worker, ref in self._asked.items()}
+        for ref in self._cluster.answered(list(waiting), within_s=_SEEN_WITHIN_S):
+            worker = waiting[ref]
+            del self._asked[worker]
+            self._sights[worker] = self._cluster.sight(ref)
+
+    def _look(self, worker: str) -> Sight:
+        if self._actors.get(worker) is None:
+            return Sight(Exit(None))  # on record, and its actor was never made or is gone
+        if worker not in self._sights:
+            return Sight()
+        sight = self._sights[worker]
+        if sight is None:
+            return Sight(Exit(None))
+        return Sight(None if sight.code is None else Exit(sight.code), ready=sight.ready)
+
+    def _want(self, workers: int) -> None:
+        if workers != self._demanded:
+            bundles = [self._spec.bundle] * workers if self._spec.bundle else []
+            self._cluster.answer(self._demand.want.remote(self._job, bundles), "the autoscaler")
+            self._demanded = workers

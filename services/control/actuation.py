@@ -1,0 +1,49 @@
+"""The trail of what pools were asked for: written before it is done, marked with what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from estimator.reason import Reason
+
+
+class Outcome(StrEnum):
+    """What became of a resize."""
+
+    ASKED = "asked"
+    """Recorded; nobody knows yet whether it was carried out."""
+    DONE = "done"
+    """The platform has taken it."""
+    REFUSED = "refused"
+    """The platform said no."""
+    SUPERSEDED = "superseded"
+    """It was not seen carried out before another decision took its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actuation:
+    """One resize of a pool: what for, on whose decision, and how it ended."""
+
+    decision_id: str
+    at_s: float
+    before: int
+    workers: int
+    reason: Reason
+    fence: int
+    """Token of the controller that asked."""
+    remove: tuple[str, ...] = ()
+    outcome: Outcome = Outcome.ASKED
+    ended_at_s: float | None = None
+    why: str = ""
+    """In the platform's words, where it refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The end of one resize. Settling twice is settling once."""
+
+    decision_id: str
+    at_s: float
+    outcome: Outcome
+    why: str = ""

@@ -1,0 +1,93 @@
+"""What a Ray pool does beyond the contract: wait for GPUs, ask for nodes, outlive controller and keeper."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from services.control.errors import Fenced
+from services.control.types import WorkerPhase
+from tests.actuator import actors
+from tests.actuator.actors import GPUS_PER_NODE, RayRig, ray_rig
+from tests.actuator.rigs import ask, ids, settled
+from tests.waiting import eventually
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(bool(actors.lacking()), reason="needs ray"),
+]
+
+
+@pytest.fixture
+async def rig(ray_address: str) -> AsyncIterator[RayRig]:
+    async with ray_rig(ray_address) as made:
+        yield made
+
+
+async def test_workers_beyond_the_gpus_wait_and_the_autoscaler_is_asked_for_all(rig: RayRig) -> None:
+    import ray
+
+    most = 2 * GPUS_PER_NODE
+    await rig.pool.resize(ask(most + 1))
+
+    state = await rig.until(lambda pool: pool.ready == most, "as many as there are GPUs")
+    assert state.count(WorkerPhase.STARTING) == 1
+    demand = ray.get_actor("penstock-demand", namespace="penstock")
+    asked_for = ray.get(demand.want.remote("another", [{"GPU": 1.0}]), timeout=30)
+    assert asked_for >= most + 2, "the demand of all pools is added up"
+
+    await rig.pool.resize(ask(most))
+    await rig.until(settled(most), "the one that waited is called off, and nobody else")
+
+
+async def test_a_successor_goes_on_with_the_workers_that_are_there(rig: RayRig) -> None:
+    await rig.pool.resize(ask(2))
+    before = ids(await rig.until(settled(2), "two workers"), WorkerPhase.READY)
+    await rig.pool.close()
+
+    rig.pool = rig.another()
+    await rig.pool.open()
+    await rig.pool.resize(ask(2, fence=2))
+
+    state = await rig.until(settled(2), "the same two")
+    assert ids(state, WorkerPhase.READY) == before
+    assert state.failures == 0
+
+
+async def test_a_keeper_that_dies_goes_on_with_the_record_it_had(rig: RayRig) -> None:
+    import ray
+
+    await rig.pool.resize(ask(2, fence=5))
+    before = ids(await rig.until(settled(2), "two workers"), WorkerPhase.READY)
+
+    keeper = ray.get_actor(f"penstock-{rig.job}", namespace="penstock")
+
+    def process() -> int:
+        """Its pid; while it is started again nobody answers."""
+        try:
+            return int(ray.get(keeper.__ray_call__.remote(lambda _: os.getpid()), timeout=30))
+        except ray.exceptions.RayError as error:
+            raise AssertionError(str(error)) from error
+
+    first = process()
+    ray.kill(keeper, no_restart=False)
+    eventually(lambda: process() != first, within_s=60.0, what="the keeper is started again")
+
+    with pytest.raises(Fenced):
+        await rig.pool.resize(ask(9, fence=4))
+    state = await rig.until(settled(2), "the same two")
+    assert ids(state, WorkerPhase.READY) == before
+    assert state.failures == 0
+
+
+async def test_a_command_that_cannot_run_is_told_and_does_not_spin(rig: RayRig) -> None:
+    await rig.pool.close()
+    rig.pool = rig.another("dies-at-start")
+    await rig.pool.open()
+    await rig.pool.resize(ask(1))
+
+    state = await rig.until(lambda pool: "cannot find the topic" in pool.trouble, "its last words")
+    assert state.ready == 0
