@@ -1,7 +1,8 @@
 """Workers as containers of a Docker engine, found by label.
 
 All truth is in the engine: the workers' containers, and what was asked for (see `docker_intents`),
-so a controller needs no disk, and any controller that reaches the engine can go on from there.
+so a controller needs no disk, and any controller that reaches the engine can go on from there. Who
+would rather have what was asked for in a directory names one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -54,6 +56,7 @@ class DockerPool:
         spec: ContainerSpec,
         *,
         connect: Callable[[], DockerEngine] = DockerEngine,
+        intents_dir: Path | None = None,
         drain_s: float = 30.0,
         backoff: Backoff | None = None,
         poll_s: float = 1.0,
@@ -62,6 +65,7 @@ class DockerPool:
         self._job = job
         self._spec = spec
         self._connect = connect
+        self._intents_dir = intents_dir
         self._drain_s = drain_s
         self._backoff = backoff or Backoff()
         self._poll_s = poll_s
@@ -136,7 +140,12 @@ class DockerPool:
     def _assemble(self, thread: ThreadPoolExecutor) -> _Running:
         engine = self._connect()
         supervision = DockerSupervision(
-            self._job, self._spec, engine, backoff=self._backoff, drain_s=self._drain_s
+            self._job,
+            self._spec,
+            engine,
+            backoff=self._backoff,
+            drain_s=self._drain_s,
+            intents_dir=self._intents_dir,
         )
         return _Running(supervision, thread)
 

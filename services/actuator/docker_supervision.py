@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from uuid import uuid4
 
 from services.actuator.backoff import Backoff
 from services.actuator.crew import Crew
 from services.actuator.docker_engine import ContainerSpec, DockerEngine
+from services.actuator.docker_intent_files import IntentFiles
 from services.actuator.docker_intents import Charge, DockerIntents, IntentMoved
 from services.actuator.docker_platform import DockerPlatform
 from services.actuator.intent import Intent
@@ -25,11 +27,18 @@ class DockerSupervision:
     """Follows the intent that is written in the engine, whoever wrote it."""
 
     def __init__(
-        self, job: str, spec: ContainerSpec, engine: DockerEngine, *, backoff: Backoff, drain_s: float
+        self,
+        job: str,
+        spec: ContainerSpec,
+        engine: DockerEngine,
+        *,
+        backoff: Backoff,
+        drain_s: float,
+        intents_dir: Path | None = None,
     ) -> None:
         self._name = f"pool of job {job}"
         self._engine = engine
-        self._intents = DockerIntents(engine, job)
+        self._intents = DockerIntents(engine if intents_dir is None else IntentFiles(intents_dir), job)
         self._platform = DockerPlatform(job, spec, engine, self._intents)
         self._crew = Crew(
             job, self._platform, backoff=backoff, drain_s=drain_s, starts_per_pass=_STARTS_PER_PASS
