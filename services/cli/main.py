@@ -12,7 +12,7 @@ from typer.main import get_command
 
 COMMANDS = (
     *("demo", "backtest", "forecast", "serve", "worker", "traffic", "embedded", "doctor"),
-    *("job", "events", "token", "backup", "rewind", "takeover", "handback"),
+    *("job", "events", "token", "backup", "backfill", "rewind", "takeover", "handback"),
 )
 """Each is the function of that name in the module of that name, or a group of commands."""
 

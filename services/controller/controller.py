@@ -175,7 +175,7 @@ class Controller:
         stale_after_s = self._settings.controller.stale_after_s
 
         def tell(tick: Tick) -> None:
-            self.journal.told(tick, slo_s=record.settings.slo.fresh_within_s)
+            self.journal.told(tick, slo=record.settings.slo)
 
         async def take_over() -> None:
             nonlocal record
