@@ -49,7 +49,7 @@ def await_workers() -> None:
     """Return once a worker is ready: a stack that is still starting has promised nobody anything."""
     while True:
         try:
-            with urlopen(os.environ["METRICS"], timeout=5) as answer:
+            with urlopen(os.environ["METRICS"], timeout=5) as answer:  # noqa: S310 - the stack's own address
                 if READY.search(answer.read().decode()):
                     return
         except URLError:
