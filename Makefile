@@ -40,7 +40,7 @@ test test-forecast: export OMP_NUM_THREADS = 1
 
 .PHONY: test
 test: $(VENV)/.installed-dev ## Run all tests.
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore tests/web $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore tests/web --ignore tests/integration $(ARGS)
 	$(BIN)/pytest tests/web # apart: the browser's driver keeps an event loop running, where others want their own
 
 # Apart from .venv: whoever runs `make test` need not download gigabytes, and tests without them stay honest.
@@ -57,11 +57,21 @@ test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, n
 	CI=true $(FORECAST_VENV)/bin/pytest -m forecast_extras --allowed-skips /dev/null \
 	  tests/forecasting tests/laws $(ARGS)
 
+# The tests of ledger, store and meter contract on servers in containers, then the compose stack.
+ON_CONTAINERS := tests/stream/test_redis_ledger.py tests/stream/test_ledger_contract.py tests/stream/test_stream.py \
+  tests/store/test_state_stores.py tests/store/test_jobs.py tests/store/test_leadership.py tests/store/test_telemetry.py \
+  tests/meter/test_contract.py tests/embedded/test_fixtures.py
+
+.PHONY: test-docker
+test-docker: $(VENV)/.installed-dev ## Test on Kafka and Redis in containers, and the compose stack (needs a Docker engine).
+	$(BIN)/pytest --kafka container --redis container $(ON_CONTAINERS) $(ARGS)
+	$(BIN)/pytest tests/integration $(ARGS)
+
 .PHONY: test-kubernetes
-test-kubernetes: $(VENV)/.installed-dev ## Test the Kubernetes pool on the cluster of PENSTOCK_TEST_KUBECONFIG.
+test-kubernetes: $(VENV)/.installed-dev ## Test pool and manifests on the cluster of PENSTOCK_TEST_KUBECONFIG.
 	@test -n "$$PENSTOCK_TEST_KUBECONFIG" \
 	  || { echo "name a cluster to test on: PENSTOCK_TEST_KUBECONFIG=~/.kube/config make test-kubernetes" >&2; exit 1; }
-	$(BIN)/pytest tests/actuator -m kubernetes $(ARGS)
+	$(BIN)/pytest tests/actuator tests/deploy -m kubernetes $(ARGS)
 
 # Apart from .venv, as the forecasting models are.
 RAY_VENV := .venv-ray

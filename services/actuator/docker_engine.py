@@ -36,8 +36,12 @@ class ContainerSpec:
     """A network to join, by name, such as compose's; the engine's default when empty."""
     binds: Sequence[str] = ()
     """`HOST_PATH:CONTAINER_PATH[:ro]`"""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Further labels. The pool's own win."""
     gpus: int = 0
     """GPUs for each worker."""
+    memory_mib: int | None = None
+    """Memory that each may use at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ class DockerEngine:
                 binds=list(spec.binds) or None,
                 network_mode=spec.network or None,
                 device_requests=gpus,
+                mem_limit=None if spec.memory_mib is None else f"{spec.memory_mib}m",
                 init=True,  # a first process that passes signals on and reaps what workers leave
             )
             made = self._api.create_container(
@@ -106,7 +111,7 @@ class DockerEngine:
                 command=list(command) or None,
                 name=name,
                 environment=dict(env),
-                labels=dict(labels),
+                labels={**spec.labels, **labels},
                 host_config=host,
             )
         return str(made["Id"])

@@ -1,13 +1,20 @@
-"""Workers as containers of a Docker engine, found by label; what was asked for is there too."""
+"""Workers as containers of a Docker engine, found by label.
+
+All truth is in the engine: the workers' containers, and what was asked for (see `docker_intents`),
+so a controller needs no disk, and any controller that reaches the engine can go on from there. Who
+would rather have what was asked for in a directory names one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from services.actuator.charged_pool import ChargedPool
 from services.actuator.charged_supervision import ChargedSupervision
 from services.actuator.crew import Crew
 from services.actuator.docker_engine import ContainerSpec, DockerEngine
+from services.actuator.docker_intent_files import IntentFiles
 from services.actuator.docker_intents import DockerIntents
 from services.actuator.docker_platform import DockerPlatform
 from services.actuator.tending import Tending
@@ -31,15 +38,18 @@ class DockerPool(ChargedPool):
         spec: ContainerSpec,
         *,
         connect: Callable[[], DockerEngine] = DockerEngine,
+        intents_dir: Path | None = None,
         tending: Tending = TENDING,
     ) -> None:
         super().__init__(job, tending)
         self._spec = spec
         self._connect = connect
+        self._intents_dir = intents_dir
 
     def _reach(self) -> ChargedSupervision:
         engine = self._connect()
-        intents = DockerIntents(engine, self._job)
+        kept_in = engine if self._intents_dir is None else IntentFiles(self._intents_dir)
+        intents = DockerIntents(kept_in, self._job)
         platform = DockerPlatform(self._job, self._spec, engine, intents)
         crew = Crew(
             self._job,

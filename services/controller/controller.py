@@ -178,7 +178,7 @@ class Controller:
         record = self._record(name)
 
         def tell(tick: Tick) -> None:
-            self.journal.told(tick, slo_s=record.settings.slo.fresh_within_s)
+            self.journal.told(tick, slo=record.settings.slo)
 
         async def take_over() -> None:
             nonlocal record

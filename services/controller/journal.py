@@ -10,6 +10,7 @@ import structlog
 from services.control.loop import Tick
 from services.control.types import Decision, Observation, Reason
 from services.controller.metrics import Metrics
+from services.settings.job import SloSettings
 
 log = structlog.get_logger()
 
@@ -42,7 +43,7 @@ class Journal:
         """None until the job's first tick has ended."""
         return self._status.get(job)
 
-    def told(self, tick: Tick, *, slo_s: float) -> None:
+    def told(self, tick: Tick, *, slo: SloSettings) -> None:
         """Take in one tick."""
         before = self._status.get(tick.job)
         self._status[tick.job] = JobStatus(
@@ -51,7 +52,7 @@ class Journal:
             decision=tick.decision or (before.decision if before else None),
             seen=tick.seen or (before.seen if before else None),
         )
-        self._metrics.ticked(tick, slo_s=slo_s)
+        self._metrics.ticked(tick, slo)
         self._log(tick, before.tick if before else None)
         for listener in self._listeners:
             listener(tick)

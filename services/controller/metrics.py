@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from services.control.breaker import BreakerPhase
 from services.control.loop import Tick
 from services.control.types import Decision, Observation, Reason, WorkerPhase
+from services.settings.job import SloSettings
 
 _TICK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _OPEN = {BreakerPhase.CLOSED: 0.0, BreakerPhase.HALF_OPEN: 0.5, BreakerPhase.OPEN: 1.0}
@@ -27,6 +28,7 @@ class Metrics:
         self.lag = gauge("lag_samples", "Samples that arrived and are not trained.")
         self.lag_seconds = gauge("lag_seconds", "Age of the oldest untrained sample.")
         self.slo_seconds = gauge("slo_fresh_within_seconds", "The freshness promised.")
+        self.slo_late_share = gauge("slo_late_share_target", "The share of samples that may be late.")
         self.reading_age = gauge("traffic_reading_age_seconds", "How old the traffic reading in use is.")
         self.lost = gauge("lost_samples", "Samples that Kafka deleted before they were trained.")
         self.forecast_peak = gauge(
@@ -71,12 +73,13 @@ class Metrics:
             "penstock_tick_seconds", "How long a tick took.", job, registry=registry, buckets=_TICK_BUCKETS_S
         )
 
-    def ticked(self, tick: Tick, *, slo_s: float) -> None:
+    def ticked(self, tick: Tick, slo: SloSettings) -> None:
         """Take over what a tick saw, decided or failed at."""
         self.leading.set(0 if tick.following else 1)
         if tick.following:
             return
-        self.slo_seconds.labels(tick.job).set(slo_s)
+        self.slo_seconds.labels(tick.job).set(slo.fresh_within_s)
+        self.slo_late_share.labels(tick.job).set(slo.late_share_target)
         self.tick_seconds.labels(tick.job).observe(tick.took_s)
         if tick.seen is not None:
             self._observed(tick.seen)

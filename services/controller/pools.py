@@ -65,12 +65,15 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
         env=docker.env,
         network=docker.network,
         binds=docker.binds,
+        labels=docker.labels,
         gpus=docker.gpus,
+        memory_mib=docker.memory_mib,
     )
     async with DockerPool(
         name,
         spec,
         connect=lambda: DockerEngine(docker.url),
+        intents_dir=docker.intents_dir,
         tending=_tending(pool, TENDING),
     ) as containers:
         yield containers

@@ -22,8 +22,16 @@ class DockerSettings(SettingsGroup):
     """The network to join, by name, such as compose's; the engine's default when empty."""
     binds: list[str] = Field(default_factory=list)
     """Directories and files of the engine's machine: `HOST_PATH:CONTAINER_PATH[:ro]`."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Further labels of every container, such as compose's, so that `docker compose down` removes them.
+    Names that begin with `penstock.` are the pool's own."""
     gpus: Annotated[int, Field(ge=0)] = 0
     """GPUs of each container."""
+    memory_mib: Annotated[int, Field(ge=6)] | None = None
+    """Memory that a container may use at most; no limit when not given."""
+    intents_dir: Path | None = None
+    """A directory that keeps what was asked for, shared by every controller of the job. When not given it is
+    kept in the engine, by volumes that `docker compose down -v` would leave behind."""
     url: str | None = None
     """The engine; `DOCKER_HOST`, or its usual socket, when not given."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from services.actuator.docker_platform import DockerPlatform
 from services.actuator.docker_pool import DockerPool
 from services.actuator.intent import Intent
 from services.actuator.platform import WorkerFacts
+from services.actuator.tending import Tending
 from services.control.errors import Fenced, PoolUnavailable
 from services.control.types import WorkerPhase
 from tests.actuator.containers import DockerRig, docker_rig, fake_spec, lacking
@@ -42,6 +45,23 @@ async def test_containers_survive_their_controller_and_are_adopted(rig: DockerRi
         assert await successor.observe() == before
         assert rig.containers() == containers
         assert successor.lead_times() == (), "their start was told once"
+
+
+async def test_containers_carry_further_labels_and_intents_can_be_kept_elsewhere(
+    rig: DockerRig, tmp_path: Path
+) -> None:
+    """As compose wants them: what it does not know of, `down -v` leaves behind."""
+    labels = {"com.docker.compose.project": rig.job, "penstock.job": "the pool's own wins"}
+    spec = replace(fake_spec(), labels=labels, memory_mib=64)
+    async with DockerPool(rig.job, spec, intents_dir=tmp_path, tending=Tending(poll_s=0.1)) as pool:
+        await pool.resize(ask(1))
+        before = await until(pool, settled(1), "one ready worker", within_s=90.0)
+
+    async with DockerPool(rig.job, spec, intents_dir=tmp_path, tending=Tending(poll_s=0.1)) as successor:
+        assert await successor.observe() == before
+    (container,) = rig.engine.containers({"com.docker.compose.project": rig.job})
+    assert container.labels["penstock.job"] == rig.job
+    assert rig.engine.volumes({"penstock.job": rig.job}) == {}
 
 
 async def test_a_container_that_was_made_and_not_started_is_started_by_the_successor(

@@ -32,6 +32,7 @@ from services.controller.readiness import Readiness
 from services.controller.snapshot import JobSnapshot
 from services.controller.views.quality import QualityView
 from services.settings import JobSettings
+from services.settings.job import SloSettings
 from services.settings.root import ApiSettings
 from services.store.jobs import MemoryJobs
 from services.store.tokens import MemoryTokens
@@ -91,7 +92,7 @@ class FakeController:
         decision = decide(seen, state, a_policy())
         self.log.append(decision)
         tick = Tick("clicks", at_s, seen, decision)
-        self.journal.told(tick, slo_s=60)
+        self.journal.told(tick, slo=SloSettings())
         return tick
 
 

@@ -161,10 +161,10 @@ async def test_readiness_names_the_dependency_in_the_way(wiring: FakeWiring) -> 
     controller = a_controller(wiring, "clicks")
 
     assert controller.readiness().ready
-    controller.journal.told(Tick("clicks", 1.0, error=TrafficUnavailable("no broker")), slo_s=60)
+    controller.journal.told(Tick("clicks", 1.0, error=TrafficUnavailable("no broker")), slo=SloSettings())
     assert controller.readiness().dependencies["kafka"] == "clicks: no broker"
     assert not controller.readiness().ready
-    controller.journal.told(Tick("clicks", 1.0, error=PoolUnavailable("no answer")), slo_s=60)
+    controller.journal.told(Tick("clicks", 1.0, error=PoolUnavailable("no answer")), slo=SloSettings())
     assert controller.readiness().dependencies["kafka"] == "ok"
     assert controller.readiness().dependencies["pool"] == "clicks: no answer"
     wiring.trouble = "connection refused"

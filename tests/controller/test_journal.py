@@ -15,6 +15,7 @@ from services.control.safety import SafetyLimits, SafetyMemory
 from services.control.types import ControlState
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
+from services.settings.job import SloSettings
 from tests.control.worlds import a_policy, a_pool, an_observation
 
 
@@ -36,7 +37,7 @@ def logged(*ticks: Tick) -> list[str]:
     journal, _ = a_journal()
     with capture_logs() as events:
         for tick in ticks:
-            journal.told(tick, slo_s=60.0)
+            journal.told(tick, slo=SloSettings())
     return [event["event"] for event in events]
 
 
@@ -66,8 +67,8 @@ def test_losing_and_taking_the_lead_are_logged_once() -> None:
 
 def test_a_held_tick_does_not_make_the_last_decision_forgotten() -> None:
     journal, _ = a_journal()
-    journal.told(a_tick(), slo_s=60.0)
-    journal.told(a_held_tick(), slo_s=60.0)
+    journal.told(a_tick(), slo=SloSettings())
+    journal.told(a_held_tick(), slo=SloSettings())
 
     status = journal.status("clicks")
 
@@ -79,8 +80,8 @@ def test_a_held_tick_does_not_make_the_last_decision_forgotten() -> None:
 
 def test_metrics_show_traffic_pool_and_decisions() -> None:
     journal, registry = a_journal()
-    journal.told(a_tick(rate=450), slo_s=60.0)
-    journal.told(a_held_tick(), slo_s=60.0)
+    journal.told(a_tick(rate=450), slo=SloSettings())
+    journal.told(a_held_tick(), slo=SloSettings())
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, {"job": "clicks", **labels})
@@ -89,6 +90,7 @@ def test_metrics_show_traffic_pool_and_decisions() -> None:
     assert value("penstock_workers_planned") == 5
     assert value("penstock_workers", phase="ready") == 1
     assert value("penstock_slo_fresh_within_seconds") == 60
+    assert value("penstock_slo_late_share_target") == 0.01
     assert value("penstock_decisions_total", reason="forecast_rise") == 1
     assert value("penstock_resizes_total", direction="up") == 1
     assert value("penstock_held_ticks_total", error="StateUnavailable") == 1
@@ -100,8 +102,8 @@ def test_listeners_hear_every_tick() -> None:
     heard: list[Tick] = []
     journal.listen(heard.append)
 
-    journal.told(a_tick(), slo_s=60.0)
-    journal.told(a_held_tick(), slo_s=60.0)
+    journal.told(a_tick(), slo=SloSettings())
+    journal.told(a_held_tick(), slo=SloSettings())
 
     assert len(heard) == 2
 
@@ -113,7 +115,7 @@ def test_what_holds_a_pool_is_in_the_metrics() -> None:
     state = ControlState(planned=1, safety=SafetyMemory(up=held))
     journal, registry = a_journal()
 
-    journal.told(Tick("clicks", 1000.0, seen, decide(seen, state, policy)), slo_s=60.0)
+    journal.told(Tick("clicks", 1000.0, seen, decide(seen, state, policy)), slo=SloSettings())
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"penstock_{name}", {"job": "clicks", **labels})

@@ -1,0 +1,108 @@
+"""The Kubernetes manifests, without a cluster: schemas, rights, and what they promise each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from services.settings import load_settings
+from tests.deploy.manifests import (
+    BASE,
+    KUBERNETES,
+    LAYERS,
+    OWN_KINDS,
+    containers,
+    rendered,
+    the,
+    written,
+)
+from tests.deploy.queries import RULES
+
+VERSION = "1.34"
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_what_kustomize_renders_fits_the_schemas(layer: Path) -> None:
+    manifests = rendered(layer)
+
+    assert {"Deployment", "Role", "NetworkPolicy", "PodDisruptionBudget"} <= {
+        one["kind"] for one in manifests
+    }
+    for one in manifests:
+        assert one["metadata"]["namespace"] == "penstock"
+        if not one["apiVersion"].startswith(OWN_KINDS):
+            kubernetes_validate.validate(one, VERSION, strict=True)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [BASE / name for name in ("controller.yaml", "rbac.yaml", "workers.yaml", "networkpolicy.yaml")]
+    + [KUBERNETES / "overlays" / "statefulset" / "workers.yaml", KUBERNETES / "pool-rbac.yaml"],
+    ids=lambda path: path.name,
+)
+def test_every_file_fits_the_schemas(path: Path) -> None:
+    for document in written(path):
+        kubernetes_validate.validate(document, VERSION, strict=True)
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_a_kustomization_names_files_that_are_there(layer: Path) -> None:
+    (kustomization,) = written(layer / "kustomization.yaml")
+    generated = [file for made in kustomization.get("configMapGenerator", []) for file in made["files"]]
+    patched = [patch["path"] for patch in kustomization.get("patches", []) if "path" in patch]
+
+    for name in (*kustomization["resources"], *generated, *patched):
+        assert (layer / name).exists(), name
+
+
+@pytest.mark.parametrize("path", sorted(KUBERNETES.rglob("penstock.yaml")), ids=lambda path: path.parent.name)
+def test_the_settings_are_valid_and_name_the_workers(path: Path) -> None:
+    job = load_settings(path).jobs["clicks"]
+
+    assert job.pool.kind in ("kubernetes", "keda")
+    assert job.pool.kubernetes.name == "clicks"
+
+
+def test_the_base_has_exactly_the_rights_of_a_pool() -> None:
+    text = (KUBERNETES / "pool-rbac.yaml").read_text(encoding="utf-8")
+    pool = the(list(yaml.safe_load_all(text.replace("ads", "clicks"))), "Role", "penstock-pool-clicks")
+
+    assert the(list(written(BASE / "rbac.yaml")), "Role", "penstock-pool-clicks")["rules"] == pool["rules"]
+
+
+def test_the_operators_rules_are_the_rules_that_are_tested() -> None:
+    (rule,) = written(KUBERNETES / "overlays" / "monitoring" / "prometheusrule.yaml")
+
+    assert rule["spec"] == yaml.safe_load(RULES.read_text(encoding="utf-8"))
+
+
+def test_nothing_runs_as_root_or_writes_to_its_image() -> None:
+    manifests = [*written(BASE / "controller.yaml"), *written(BASE / "workers.yaml")]
+
+    assert len(containers(manifests)) == 2
+    for container in containers(manifests):
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"]
+        assert not security["allowPrivilegeEscalation"]
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in container["resources"]["limits"]
+    for one in manifests:
+        if one["kind"] == "Deployment":
+            assert one["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"]
+
+
+@pytest.mark.parametrize(
+    "path", [BASE / "workers.yaml", KUBERNETES / "overlays" / "statefulset" / "workers.yaml"]
+)
+def test_workers_have_a_gpu_time_to_drain_and_no_number(path: Path) -> None:
+    workers = next(written(path))["spec"]
+    drain_s = load_settings(BASE / "penstock.yaml").jobs["clicks"].pool.drain_s
+
+    assert "replicas" not in workers, "applying it again would reset what Penstock set"
+    assert workers["template"]["spec"]["terminationGracePeriodSeconds"] > drain_s
+    (container,) = workers["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert workers.get("podManagementPolicy", "Parallel") == "Parallel"

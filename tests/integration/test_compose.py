@@ -1,0 +1,123 @@
+"""The stack of docker-compose.yml for real: a day of traffic, a pool of containers, and nothing left of it.
+
+One day is played for all tests. They ask about the record of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.integration.compose import Stack, lacking_for_compose
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+
+
+@dataclass
+class Day:
+    """What was seen while the stack ran, and after it was taken down."""
+
+    services: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, int] = field(default_factory=dict)
+    users: dict[str, str] = field(default_factory=dict)
+    workers: list[int] = field(default_factory=list)
+    late_share: float = 1.0
+    trained: float = 0.0
+    scraped: int = 0
+    remains: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def day() -> Iterator[Day]:
+    reason = lacking_for_compose()
+    if reason is not None:
+        pytest.skip(reason)
+    stack = Stack()
+    try:
+        yield _played(stack)
+    finally:
+        stack.clear()
+
+
+def _played(stack: Stack) -> Day:
+    day = Day()
+    stack.compose("build", "-q", within_s=600)
+    stack.compose("up", "-d", "--wait", within_s=300)
+    _look_around(stack, day)
+
+    def grown() -> bool:
+        day.workers.append(len(stack.workers()))
+        return day.workers[-1] >= 4
+
+    def shrunk() -> bool:
+        day.workers.append(len(stack.workers()))
+        return day.workers[-1] < max(day.workers)
+
+    eventually(grown, within_s=180, every_s=1.0, what="the pool grown by the evening")
+    eventually(shrunk, within_s=150, every_s=1.0, what="the pool shrunk after it")
+    metrics = stack.metrics()
+    day.late_share = metrics['penstock_late_share{job="clicks"}']
+    day.trained = metrics['penstock_aged_samples_total{job="clicks"}']
+    day.scraped = len(stack.ask_prometheus("penstock_workers_planned"))
+    # Compose gives up when a container that it has seen is gone before it comes to it.
+    eventually(lambda: _calm(stack), within_s=60, every_s=0.2, what="nobody starting or leaving")
+    stack.compose("down", "-v")
+    day.remains = stack.remains()
+    return day
+
+
+def _calm(stack: Stack) -> bool:
+    phases = ("starting", "draining")
+    metrics = stack.metrics()
+    return all(metrics.get(f'penstock_workers{{job="clicks",phase="{phase}"}}') == 0 for phase in phases)
+
+
+def _look_around(stack: Stack, day: Day) -> None:
+    shown = stack.compose("ps", "--format", "{{.Service}}\t{{.Health}}").splitlines()
+    day.services = dict(line.split("\t") for line in shown)
+    token = stack.compose(
+        "exec", "-T", "-u", "penstock", "controller", "cat", "/var/lib/penstock/admin-token"
+    ).strip()
+    day.statuses = {
+        "page": stack.status(f"{stack.page}/"),
+        "jobs": stack.status(f"{stack.page}/v1/jobs"),
+        "jobs with the token": stack.status(f"{stack.page}/v1/jobs", Authorization=f"Bearer {token}"),
+    }
+    for service in ("controller", "traffic"):
+        (day.users[service],) = stack.compose(
+            "exec", "-T", service, "stat", "-c", "%u", "/proc/1"
+        ).splitlines()
+
+
+def test_every_service_is_healthy(day: Day) -> None:
+    assert {"kafka", "redis", "controller", "traffic", "prometheus", "worker"} <= day.services.keys()
+    assert {health for service, health in day.services.items() if service != "worker"} == {"healthy"}
+
+
+def test_the_page_is_open_and_the_jobs_want_the_token(day: Day) -> None:
+    assert day.statuses == {"page": 200, "jobs": 401, "jobs with the token": 200}
+
+
+def test_none_of_our_processes_is_root(day: Day) -> None:
+    assert day.users == {"controller": "10001", "traffic": "10001"}
+
+
+def test_the_pool_grows_and_shrinks_by_real_containers(day: Day) -> None:
+    assert max(day.workers) >= 4
+    assert day.workers[0] < max(day.workers) > day.workers[-1]
+
+
+def test_the_promise_of_freshness_is_kept(day: Day) -> None:
+    assert day.trained > 10_000
+    assert day.late_share <= 0.01
+
+
+def test_prometheus_sees_the_job(day: Day) -> None:
+    assert day.scraped == 1
+
+
+def test_down_leaves_nothing_behind(day: Day) -> None:
+    assert day.remains == []
