@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from forecasting.errors import InvalidTraffic
 from services.logs import configure_logs
 from services.settings.root import KafkaSettings, LogSettings
+from services.traffic.clicks import ClickMaker
 from services.traffic.generator import (
     Playback,
     TrafficGenerator,
@@ -79,7 +80,13 @@ def traffic(
         float,
         typer.Option(min=0, help="Zipf exponent of the users: 0 is even, 1 makes partitions very uneven."),
     ] = 0.8,
-    payload_bytes: Annotated[int, typer.Option(min=0, help="Size of a sample.")] = 100,
+    items: Annotated[int, typer.Option(min=1, help="Items that may be clicked.")] = 2_000,
+    drift_hours: Annotated[
+        float, typer.Option(min=0.001, help="Simulated hours in which tastes go round once.")
+    ] = 6.0,
+    payload_bytes: Annotated[
+        int | None, typer.Option(min=0, help="Send padding of this size instead of clicks.")
+    ] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this many wall minutes.")] = None,
     samples: Annotated[int | None, typer.Option(min=0, help="Stop after exactly this many samples.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed sends the same samples.")] = 1,
@@ -90,7 +97,8 @@ def traffic(
 ) -> None:
     """Send traffic to a Kafka topic: a synthetic day (default) or a recorded trace.
 
-    The day has a night and an evening, weekends, noise, and flash crowds where asked for.
+    The day has a night and an evening, weekends, noise, and flash crowds where asked for. Samples are
+    clicks of a hidden model whose tastes drift, in the trainer's binary form.
     Stops on Ctrl-C or SIGTERM, waits for the broker's acknowledgements, and reports exactly
     how many samples were acknowledged.
 
@@ -121,7 +129,9 @@ def traffic(
             samples_max=float("inf") if samples is None else samples,
             seed=seed,
         ),
-        SampleMaker(users=users, skew=skew, payload_bytes=payload_bytes, seed=seed),
+        ClickMaker(users=users, skew=skew, items=items, drift_s=drift_hours * 3600.0, seed=seed)
+        if payload_bytes is None
+        else SampleMaker(users=users, skew=skew, payload_bytes=payload_bytes, seed=seed),
         Outbox(client, topic, stop=stop),
         stop=stop,
         report=lambda counts: _tell(report, counts),
