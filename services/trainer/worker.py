@@ -61,7 +61,7 @@ def _live(settings: Settings, job: str, worker: str, departure: Departure, *, co
         departure.begins_with(batches.stop)
         log.info("worker_connected", pid=os.getpid())
         departure.asked.wait(wanted.startup_s)
-        device = EmulatedDevice(step_ms=wanted.step_ms, batch=wanted.batch)
+        device = EmulatedDevice(step_ms=wanted.pace_ms, batch=wanted.batch)
         tally = stack.enter_context(_reporting(settings, job, worker))
         _say_ready()
         log.info("worker_ready")

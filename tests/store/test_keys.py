@@ -33,6 +33,8 @@ def names(keys: Keys, job: str) -> _Named:
             keys.traffic(job, "PART"),
             keys.snapshot(job),
             keys.wish(job),
+            keys.shards(job),
+            keys.slots(job),
         ),
         of_all=(
             keys.jobs(),
@@ -85,10 +87,10 @@ def test_every_key_is_documented() -> None:
     written = {
         keys.state(job), keys.fence(job), keys.decisions(job), keys.assignment(job), keys.workers(job),
         keys.report(job, "WORKER"), keys.ledger(job), keys.ledger(job, "PART"), keys.traffic(job),
-        keys.traffic(job, "PART"), keys.wish(job),
+        keys.traffic(job, "PART"), keys.wish(job), keys.shards(job), keys.slots(job),
         keys.snapshot(job), keys.jobs(), keys.jobs_version(), keys.tokens(), keys.audit(), keys.events(),
         keys.leader(), keys.leader_token(),
     }  # fmt: skip
 
     assert documented == written
-    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 18  # `prefix` and 17 methods
+    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 20  # `prefix` and 19 methods
