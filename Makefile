@@ -55,7 +55,7 @@ $(FORECAST_VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 .PHONY: test-forecast
 test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, neuralforecast or LightGBM; a skip fails.
 	CI=true $(FORECAST_VENV)/bin/pytest -m forecast_extras --allowed-skips /dev/null \
-	  tests/forecasting tests/laws $(ARGS)
+	  tests/forecasting tests/laws tests/trainer $(ARGS)
 
 .PHONY: test-kubernetes
 test-kubernetes: $(VENV)/.installed-dev ## Test the Kubernetes pool on the cluster of PENSTOCK_TEST_KUBECONFIG.

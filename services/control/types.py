@@ -15,6 +15,7 @@ from estimator.throughput import Bottleneck, Confidence, ResourceLoad, StepTimes
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
 from services.control.learned import PoolMemory, Throughput
+from services.control.training_quality import TrainingQuality
 from shuffler.assignment import Assignment
 
 __all__ = [
@@ -171,6 +172,8 @@ class WorkerReport:
     """Where the time of a step goes, where the trainer tells."""
     resources: tuple[ResourceLoad, ...] = ()
     """How busy each shard of the parameter server last said it was, where it tells."""
+    quality: TrainingQuality | None = None
+    """How good the model is on what it has not seen yet, where the trainer tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,15 @@ vector. Here in numpy, for machines without PyTorch; `torch_net` computes the sa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from services.samples.layout import Floats, SampleShape
+
+_ABSURD: Final = 1e6
+"""A gradient beyond this comes from features that were never scaled, or from an overflow. Its square would
+stay in the optimiser's sums and keep the parameter from ever moving again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,9 @@ class Lesson(NamedTuple):
 
     @property
     def sound(self) -> bool:
-        """Whether every number is one: otherwise nothing may be learned from it."""
-        return bool(np.isfinite(self.loss) and np.isfinite(self.rows).all() and np.isfinite(self.dense).all())
+        """Whether every number is one, and none is absurd: otherwise nothing may be learned from it."""
+        parts = (np.float64(self.loss), self.rows, self.dense)
+        return all(bool(np.abs(part).max(initial=0.0) < _ABSURD) for part in parts)
 
 
 class Net(Protocol):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from services.samples.layout import Floats, Ids
 from services.trainer.ps.table import DenseVector, EmbeddingTable, Learning
 from services.trainer.ps.wire import Flag, Operation, pack_rows, rows_bytes, unpack_rows
+
+_ABSURD: Final = 1e9
+"""Its square would fill the optimiser's sums for good."""
 
 
 class Unfit(ValueError):
@@ -72,6 +77,6 @@ class ShardDesk:
 
 
 def _sound(numbers: Floats) -> Floats:
-    if not np.isfinite(numbers).all():
-        raise Unfit("a number is not finite")
+    if not np.abs(numbers).max(initial=0.0) < _ABSURD:  # also refuses NaN
+        raise Unfit(f"a number is not finite, or beyond {_ABSURD:g}")
     return numbers
