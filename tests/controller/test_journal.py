@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from estimator.throughput import ResourceLoad, StepTimes
 from services.control.decide import decide
 from services.control.errors import StateUnavailable
 from services.control.loop import Tick
-from services.control.types import ControlState
+from services.control.training_quality import TrainingQuality
+from services.control.types import ControlState, WorkerReport
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
 from tests.control.worlds import a_policy, a_pool, an_observation
@@ -100,3 +105,30 @@ def test_listeners_hear_every_tick() -> None:
     journal.told(a_held_tick(), slo_s=60.0)
 
     assert len(heard) == 2
+
+
+def test_metrics_tell_how_good_the_model_is_and_where_a_step_goes() -> None:
+    journal, registry = a_journal()
+    quality = TrainingQuality(100, 0.75, 0.5, 3.0, skipped=2, rejected=1)
+    report = WorkerReport(
+        "w-0",
+        1000.0,
+        trained=77,
+        busy=0.5,
+        rate_per_busy_s=100,
+        steps=StepTimes(0.001, 0.1, 0.03, 0.02),
+        resources=(ResourceLoad("shard-0", 0.4),),
+        quality=quality,
+    )
+    seen = replace(an_observation(rate=100.0, pool=a_pool(1), coming=100.0), reports=(report,))
+    decision = decide(seen, ControlState(planned=1), a_policy())
+    journal.told(Tick("clicks", 1000.0, seen, decision, took_s=0.01), slo_s=60.0)
+
+    def read(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"penstock_{name}", {"job": "clicks", **labels})
+
+    assert (read("model_auc"), read("model_logloss"), read("sample_age_seconds")) == (0.75, 0.5, 3.0)
+    assert (read("skipped_batches"), read("rejected_messages")) == (2, 1)
+    steps = {part: read("step_seconds", part=part) for part in ("input", "pull", "compute", "push")}
+    assert steps == pytest.approx({"input": 0.001, "pull": 0.02, "compute": 0.1, "push": 0.01})
+    assert read("shard_busy_ratio", shard="shard-0") == 0.4
