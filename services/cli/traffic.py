@@ -83,7 +83,7 @@ def traffic(
     items: Annotated[int, typer.Option(min=1, help="Items that may be clicked.")] = 2_000,
     drift_hours: Annotated[
         float, typer.Option(min=0.001, help="Simulated hours in which tastes go round once.")
-    ] = 6.0,
+    ] = 24.0,
     payload_bytes: Annotated[
         int | None, typer.Option(min=0, help="Send padding of this size instead of clicks.")
     ] = None,

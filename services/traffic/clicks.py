@@ -39,7 +39,7 @@ class ClickMaker:
     users: int = 10_000
     skew: float = 0.8
     items: int = 2_000
-    drift_s: float = 21_600.0
+    drift_s: float = 86_400.0
     seed: int = 1
     made: int = 0
     """Samples so far."""

@@ -48,7 +48,7 @@ class Tastes:
     items: int
     segments: int = 12
     categories: int = 24
-    drift_s: float = 21_600.0
+    drift_s: float = 86_400.0
     seed: int = 1
     segment_of: Ints = field(init=False, repr=False)
     category_of: Ints = field(init=False, repr=False)
