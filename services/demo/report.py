@@ -69,7 +69,8 @@ class DemoReport:
         return cls(
             produced=produced,
             trained=progress.trained,
-            repeated=progress.repeated,
+            # What was rewound for a lost shard was trained once more in full.
+            repeated=progress.repeated + max(0, progress.trained + progress.lost - produced),
             lost=progress.lost,
             late_share=progress.late / progress.trained if progress.trained else 0.0,
             accumulated_lag=tally.accumulated_lag,

@@ -192,7 +192,8 @@ class _Play:
                 if out_of_time():
                     raise  # until then Redis is being replaced
             else:
-                if progress.trained + progress.lost >= produced or out_of_time():
+                # By watermark, not by count: after a lost shard some are trained and counted twice.
+                if sum(progress.watermarks.values()) >= produced or out_of_time():
                     return progress
             await self._watch(wiring, running, until=_after(0.2))
 

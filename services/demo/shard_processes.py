@@ -59,6 +59,11 @@ class ShardProcesses:
                         raise ShardsNotReady(f"shard {number} did not start: {process.log_tail()}")
                     time.sleep(0.05)
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the shards themselves."""
+        return [process.pid for process in self._processes]
+
     def mend(self) -> str | None:
         """Start again what died; it restores its snapshot by itself."""
         for number, process in enumerate(self._processes):
