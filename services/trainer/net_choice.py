@@ -1,8 +1,9 @@
-"""Which net a device runs. PyTorch is imported here, and only when it was asked for."""
+"""Which net a device runs."""
 
 from __future__ import annotations
 
 from services.trainer.net import Net, NetShape, NumpyNet
+from services.trainer.torch_net import TorchNet
 
 
 class DeviceMissing(Exception):
@@ -14,13 +15,11 @@ def net_on(device: str, shape: NetShape) -> Net:
     if device == "numpy":
         return NumpyNet(shape)
     try:
-        import torch  # noqa: PLC0415 - half a gigabyte, only where it was asked for
-
-        from services.trainer.torch_net import TorchNet  # noqa: PLC0415
+        net = TorchNet(shape, device)
     except ImportError as error:
         raise DeviceMissing(
             f"device {device!r} needs PyTorch: install penstock[trainer], or set worker.device to numpy"
         ) from error
-    if device == "cuda" and not torch.cuda.is_available():
+    if not net.usable:
         raise DeviceMissing("device 'cuda': PyTorch sees no GPU here; set worker.device to cpu or numpy")
-    return TorchNet(shape, device)
+    return net
