@@ -114,6 +114,10 @@ bench-meter: install ## The meter on a real broker: poll time, CPU, error of rat
 bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, balance, ledger (needs Java and Maven).
 	$(BIN)/python -m benchmarks.shuffler $(ARGS)
 
+.PHONY: bench-trainer
+bench-trainer: install ## One worker and shard against plain loops, memory of a row, AUC (PyTorch's too where installed).
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trainer $(ARGS)
+
 .PHONY: bench-kubernetes-watch
 bench-kubernetes-watch: $(VENV)/.installed-dev ## What a tick costs with 1,000 pods, watched and polled.
 	$(BIN)/python -m benchmarks.kubernetes_watch $(ARGS)
