@@ -119,11 +119,11 @@ class NumpyNet:
     def _learn(self, rows: Floats, numbers: Floats, labels: Floats, dense: Floats) -> Lesson:
         parts = split_dense(dense, self._shape)
         count, fields, _ = rows.shape
-        embedded = rows[:, :, 1:]
+        embedded = np.ascontiguousarray(rows[:, :, 1:])
         total = embedded.sum(axis=1)
         inputs = np.concatenate([embedded.reshape(count, -1), numbers], axis=1)
         hidden = np.maximum(inputs @ parts.layer + parts.offsets, 0.0)
-        pairs = 0.5 * ((total**2).sum(axis=1) - (embedded**2).sum(axis=(1, 2)))
+        pairs = 0.5 * (_squared(total) - _squared(inputs[:, : fields * self._shape.dim]))
         logits = parts.bias + rows[:, :, 0].sum(axis=1) + numbers @ parts.linear + pairs + hidden @ parts.out
         chances = 1.0 / (1.0 + np.exp(-logits))
         loss = float(np.mean(np.logaddexp(0.0, logits) - labels * logits)) if count else 0.0
@@ -135,8 +135,16 @@ class NumpyNet:
         by.bias[:], by.linear[:], by.out[:] = error.sum(), error @ numbers, error @ hidden
         by.layer[:], by.offsets[:] = inputs.T @ by_hidden, by_hidden.sum(axis=0)
         by_inputs = (by_hidden @ parts.layer.T)[:, : fields * self._shape.dim]
+        by_embedded = np.subtract(total[:, None, :], embedded, out=embedded)
+        by_embedded *= error[:, None, None]
+        by_embedded += by_inputs.reshape(by_embedded.shape)
         by_rows = np.empty_like(rows)
         by_rows[:, :, 0] = error[:, None]
-        by_rows[:, :, 1:] = error[:, None, None] * (total[:, None, :] - embedded)
-        by_rows[:, :, 1:] += by_inputs.reshape(count, fields, self._shape.dim)
+        by_rows[:, :, 1:] = by_embedded
         return Lesson(chances, loss, by_rows, dense_gradient)
+
+
+def _squared(vectors: Floats) -> Floats:
+    """The squared length of each row."""
+    lengths: Floats = np.einsum("bd,bd->b", vectors, vectors)
+    return lengths
