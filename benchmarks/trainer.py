@@ -53,18 +53,20 @@ def _parts() -> dict[str, float]:
 
 def _speed(count: int) -> dict[str, float]:
     samples = random_samples(count, SHAPE)
-    figures = {"numpy_loop_per_s": numpy_loop(samples, SHAPE)}
+    plain = numpy_loop(samples, SHAPE)
+    figures = {"numpy_loop_per_s": plain.per_s, "numpy_loop_cpu_us": plain.cpu_us}
     ours = trained_per_s(samples, SHAPE, device="numpy")
     figures |= {f"numpy_worker_and_shard_{name}": value for name, value in ours.items()}
-    figures["numpy_worker_over_loop"] = ours["per_s"] / figures["numpy_loop_per_s"]
+    figures["numpy_worker_over_loop"] = ours["per_s"] / plain.per_s
     halved = trained_per_s(samples, SHAPE, device="numpy", half=True)
     figures["numpy_worker_and_shard_half_per_s"] = halved["per_s"]
     peer = torch_loop(samples, SHAPE)
     if peer is not None:
         theirs = trained_per_s(samples, SHAPE, device="cpu")
-        figures |= {"torch_loop_per_s": peer, "torch_worker_and_shard_per_s": theirs["per_s"]}
-        figures["torch_worker_over_loop"] = theirs["per_s"] / peer
-        figures["numpy_worker_over_torch_loop"] = ours["per_s"] / peer
+        figures |= {"torch_loop_per_s": peer.per_s, "torch_loop_cpu_us": peer.cpu_us}
+        figures |= {f"torch_worker_and_shard_{name}": value for name, value in theirs.items()}
+        figures["torch_worker_over_loop"] = theirs["per_s"] / peer.per_s
+        figures["numpy_worker_over_torch_loop"] = ours["per_s"] / peer.per_s
     return figures
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,15 +28,36 @@ def random_samples(count: int, shape: NetShape, *, seed: int = 1) -> Samples:
     )
 
 
-def numpy_loop(samples: Samples, shape: NetShape) -> float:
-    """Samples a second of CPU and wall, one thread: rows by plain indexing, Adagrad in place."""
+class Pace(NamedTuple):
+    """How fast a loop was. CPU time does not depend on who else uses the machine."""
+
+    per_s: float
+    cpu_us: float
+    """Of one sample."""
+
+
+class _Stopwatch:
+    """Wall and CPU time of this process from its making on."""
+
+    def __init__(self) -> None:
+        self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
+
+    def pace(self, samples: int) -> Pace:
+        return Pace(
+            samples / (time.perf_counter() - self._wall_s),
+            1e6 * (time.process_time() - self._cpu_s) / samples,
+        )
+
+
+def numpy_loop(samples: Samples, shape: NetShape) -> Pace:
+    """One thread: rows by plain indexing, Adagrad in place."""
     net, dense = NumpyNet(shape), shape.first_dense()
     table = np.zeros((ROWS, shape.row_size), np.float32)
     table[:, 1:] = np.random.default_rng(1).uniform(-0.05, 0.05, (ROWS, shape.dim))
     squares, dense_squares = np.zeros(ROWS, np.float32), np.zeros_like(dense)
     first = np.arange(shape.sample.categorical, dtype=np.int64) * (ROWS // shape.sample.categorical)
     rows = samples.ids.astype(np.int64) + first
-    began_s = time.perf_counter()
+    watch = _Stopwatch()
     for start in range(0, len(samples) - BATCH + 1, BATCH):
         part = slice(start, start + BATCH)
         lesson = net.learn(table[rows[part]], samples.numbers[part], samples.labels[part], dense)
@@ -48,10 +69,10 @@ def numpy_loop(samples: Samples, shape: NetShape) -> float:
         table[keys] -= 0.05 * sums / np.sqrt(squares[keys] + 1e-12)[:, None]
         dense_squares += lesson.dense**2
         dense -= 0.01 * lesson.dense / np.sqrt(dense_squares + 1e-12)
-    return (len(samples) // BATCH * BATCH) / (time.perf_counter() - began_s)
+    return watch.pace(len(samples) // BATCH * BATCH)
 
 
-def torch_loop(samples: Samples, shape: NetShape) -> float | None:
+def torch_loop(samples: Samples, shape: NetShape) -> Pace | None:
     """The same in PyTorch: EmbeddingBag(sparse=True), Adagrad, one thread; None without PyTorch."""
     try:
         torch: Any = import_module("torch")
@@ -70,7 +91,7 @@ def torch_loop(samples: Samples, shape: NetShape) -> float | None:
     first = np.arange(fields, dtype=np.int64) * (ROWS // fields)
     ids = torch.from_numpy(samples.ids.astype(np.int64) + first)
     numbers, labels = torch.from_numpy(samples.numbers.copy()), torch.from_numpy(samples.labels.copy())
-    began_s = time.perf_counter()
+    watch = _Stopwatch()
     for start in range(0, len(samples) - BATCH + 1, BATCH):
         part = slice(start, start + BATCH)
         rows = embeddings(ids[part].reshape(-1, 1)).view(BATCH, fields, dim)
@@ -84,4 +105,4 @@ def torch_loop(samples: Samples, shape: NetShape) -> float | None:
         loss.backward()
         by_rows.step()
         by_dense.step()
-    return (len(samples) // BATCH * BATCH) / (time.perf_counter() - began_s)
+    return watch.pace(len(samples) // BATCH * BATCH)

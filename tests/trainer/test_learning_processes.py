@@ -166,7 +166,10 @@ def test_a_shard_that_left_in_order_repeats_nothing_and_one_that_lost_its_direct
     assert "ledger_rewound" not in back.said()
     assert progress_of(settings).trained == count
 
-    back.kill()
+    usurper = lone.shard().wait_until_ready()
+    assert back.process.wait(60) == 0
+    assert "shard_superseded" in back.said()
+    usurper.kill()
     for path in (Path(settings.jobs[JOB].parameters.directory) / JOB / "shard-0").iterdir():
         path.unlink()
     empty = lone.shard().wait_until_ready()

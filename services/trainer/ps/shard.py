@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from services.control.errors import StateUnavailable
+from services.control.types import Shuffle
 from services.settings.root import Settings
 from services.settings.trainer import ParameterSettings
 from services.store.connect import connect_sync
@@ -24,6 +25,7 @@ from services.stream.redis_ledger import RedisLedger
 from services.stream.topic import Topic
 from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.directory import RedisDirectory
+from services.trainer.ps.errors import ShardMissing
 from services.trainer.ps.link import ShardAddress
 from services.trainer.ps.server import ShardServer
 from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
@@ -36,6 +38,8 @@ _log = structlog.get_logger(__name__)
 EXIT_LEFT: Final = 0
 EXIT_UNAVAILABLE: Final = 69
 _RETRY_S: Final = 0.5
+_LISTED_S: Final = 1.0
+"""Between two looks whether the store still names this process."""
 
 
 def run_shard(settings: Settings, job: str, shard: int, *, host: str, port: int, connect_s: float) -> int:
@@ -66,6 +70,7 @@ class _Shard:
         self._settings = settings
         self._job = job
         self._shard = shard
+        self._leases = settings.jobs[job].shuffle.mode is Shuffle.LEASES
         wanted = self._wanted = settings.jobs[job].parameters
         self._desk = ShardDesk(
             row_size=1 + wanted.dim, rows_max=wanted.rows_max, learning=learning_of(wanted)
@@ -101,9 +106,32 @@ class _Shard:
             directory.enter(self._shard, ShardAddress(host, bound, self._server.secret))
             self._log.info("shard_ready", pid=os.getpid(), host=host, port=bound)
             say_ready()
-            await self._keep_snapshots(ledger, leaving)
-            await self._server.close()
+            await self._serve(directory, ledger, leaving)
+
+    async def _serve(self, directory: RedisDirectory, ledger: LeaseLedger, leaving: asyncio.Event) -> None:
+        """Until asked to leave, with a last snapshot, or until another process is this shard."""
+        superseded = asyncio.create_task(self._superseded(directory, leaving))
+        await self._keep_snapshots(ledger, leaving)
+        await self._server.close()
+        if await superseded:
+            self._log.error("shard_superseded", remedy="another process serves it; its snapshots count")
+        else:
             await self._keep(ledger, clean=True)
+
+    async def _superseded(self, directory: RedisDirectory, leaving: asyncio.Event) -> bool:
+        """Whether the store names another process by the time this one leaves; then it leaves at once.
+
+        Workers that still push here would teach a shard that nobody restores.
+        """
+        while not await _happened(leaving, within_s=_LISTED_S):
+            try:
+                listed = await asyncio.to_thread(directory.find, self._shard)
+            except (StateUnavailable, ShardMissing):
+                continue  # nobody knows; the next look will tell
+            if listed.secret != self._server.secret:
+                leaving.set()
+                return True
+        return False
 
     async def _within(self, connect_s: float, directory: RedisDirectory, leaving: asyncio.Event) -> bool:
         """Whether this shard was there before; Redis has `connect_s` to tell."""
@@ -140,23 +168,20 @@ class _Shard:
     async def _keep_snapshots(self, ledger: LeaseLedger, leaving: asyncio.Event) -> None:
         """One as soon as the ledger is open, then one every `snapshot_s`."""
         wait_s = _RETRY_S
-        while not leaving.is_set():
-            try:
-                async with asyncio.timeout(wait_s):
-                    await leaving.wait()
-            except TimeoutError:
-                wait_s = self._wanted.snapshot_s if await self._keep(ledger) else _RETRY_S
+        while not await _happened(leaving, within_s=wait_s):
+            wait_s = self._wanted.snapshot_s if await self._keep(ledger) else _RETRY_S
 
     async def _keep(self, ledger: LeaseLedger, *, clean: bool = False) -> bool:
         """The watermark first, then the parameters: a sample may be in twice, and is never missing."""
         try:
-            progress = await asyncio.to_thread(ledger.progress)
+            position = await self._position(ledger)
         except NotOpened:
-            return False
+            if self._leases and not clean:
+                return False
+            position = Position()  # Kafka's own groups know how far they are
         except StreamError as error:
             self._log.warning("snapshot_postponed", why=str(error))
             return False
-        position = Position(dict(progress.watermarks), progress.trained, progress.topic_id)
         snapshot = Snapshot.of(self._desk, position, clean=clean)
         try:
             path = await asyncio.to_thread(self._vault.write, snapshot)
@@ -167,3 +192,16 @@ class _Shard:
             return True
         self._log.info("snapshot_kept", path=path.name, **self._server.figures())
         return True
+
+    async def _position(self, ledger: LeaseLedger) -> Position:
+        progress = await asyncio.to_thread(ledger.progress)
+        return Position(dict(progress.watermarks), progress.trained, progress.topic_id)
+
+
+async def _happened(event: asyncio.Event, *, within_s: float) -> bool:
+    try:
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
