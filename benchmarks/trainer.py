@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.trainer_curve import curve
 from benchmarks.trainer_learning import learned
 from benchmarks.trainer_loops import numpy_loop, random_samples, torch_loop
 from benchmarks.trainer_parts import bytes_per_row, decode_us, round_trips_ms
@@ -24,13 +25,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=80_000, help="for the speed of one worker and shard")
     parser.add_argument("--clicks", type=int, default=400_000, help="for learning")
-    parser.add_argument("--only", choices=["speed", "parts", "learning"], help="one part")
+    parser.add_argument("--only", choices=["speed", "parts", "learning", "curve"], help="one part")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/trainer.json"))
     given = parser.parse_args()
     parts: dict[str, Callable[[], dict[str, float]]] = {
         "parts": _parts,
         "speed": lambda: _speed(given.samples),
         "learning": lambda: _learning(given.clicks),
+        "curve": curve,
     }
     figures: dict[str, float] = {}
     for name, measure in parts.items():

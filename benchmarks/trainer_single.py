@@ -38,12 +38,12 @@ def trained_per_s(samples: Samples, shape: NetShape, *, device: str, half: bool 
         kafka = stack.enter_context(EmbeddedKafka(brokers=1))
         redis = stack.enter_context(EmbeddedRedis())
         kafka.create_topic(JOB, _PARTITIONS)
-        _fill(kafka.bootstrap, samples)
+        fill(kafka.bootstrap, samples)
         settings = _settings(kafka.bootstrap, redis.url, folder, shape, device=device, half=half)
         config = folder / "penstock.yaml"
         config.write_text(yaml.safe_dump(settings.model_dump(mode="json")), encoding="utf-8")
         started = [
-            stack.enter_context(_process(folder, config, name, *options))
+            stack.enter_context(started_process(folder, config, name, *options))
             for name, *options in (("shard",), ("worker", "--worker-id", "w0"))
         ]
         ledger = RedisLedger(
@@ -76,8 +76,9 @@ def _settings(kafka: str, redis: str, folder: Path, shape: NetShape, **other: An
     )
 
 
-def _process(folder: Path, config: Path, name: str, *options: str) -> subprocess.Popen[bytes]:
-    ready = folder / f"{name}.ready"
+def started_process(folder: Path, config: Path, name: str, *options: str) -> subprocess.Popen[bytes]:
+    """`penstock NAME`, ready; killed at the end of its block."""
+    ready = folder / f"{'-'.join((name, *options))}.ready"
     one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = _Ended(
         [sys.executable, "-m", "services.cli.main", name, "--job", JOB, "--config", str(config), *options],
@@ -98,7 +99,8 @@ class _Ended(subprocess.Popen[bytes]):
         self.wait()
 
 
-def _fill(bootstrap: str, samples: Samples) -> None:
+def fill(bootstrap: str, samples: Samples) -> None:
+    """All samples into the topic, evenly."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "log_level": 2})
     for number, value in enumerate(encode(samples)):
         producer.produce(JOB, value, partition=number % _PARTITIONS)
