@@ -55,7 +55,7 @@ $(FORECAST_VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 .PHONY: test-forecast
 test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, neuralforecast or LightGBM; a skip fails.
 	CI=true $(FORECAST_VENV)/bin/pytest -m forecast_extras --allowed-skips /dev/null \
-	  tests/forecasting tests/laws $(ARGS)
+	  tests/forecasting tests/laws tests/trainer $(ARGS)
 
 # The tests of ledger, store and meter contract on servers in containers, then the compose stack.
 ON_CONTAINERS := tests/stream/test_redis_ledger.py tests/stream/test_ledger_contract.py tests/stream/test_stream.py \
@@ -140,6 +140,10 @@ bench-meter: install ## The meter on a real broker: poll time, CPU, error of rat
 .PHONY: bench-shuffler
 bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, balance, ledger (needs Java and Maven).
 	$(BIN)/python -m benchmarks.shuffler $(ARGS)
+
+.PHONY: bench-trainer
+bench-trainer: install ## One worker and shard against plain loops, memory of a row, AUC (PyTorch's too where installed).
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trainer $(ARGS)
 
 .PHONY: bench-kubernetes-watch
 bench-kubernetes-watch: $(VENV)/.installed-dev ## What a tick costs with 1,000 pods, watched and polled.

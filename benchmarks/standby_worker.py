@@ -23,7 +23,7 @@ def main() -> None:
     with Departure() as departure, stream(settings, job, worker=worker, stopping=departure.asked) as batches:
         departure.begins_with(batches.stop)
         _load(departure.asked, wanted.startup_s)
-        device = EmulatedDevice(step_ms=wanted.step_ms, batch=wanted.batch)
+        device = EmulatedDevice(step_ms=wanted.pace_ms, batch=wanted.batch)
         Path(os.environ["PENSTOCK_READY_FILE"]).touch()
         for batch in batches:
             device.step(len(batch))

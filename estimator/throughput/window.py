@@ -50,6 +50,8 @@ class StepTimes:
     """T_gpu: forward and backward."""
     wait_s: float
     """From asking the parameter server to its answer, pull and push together."""
+    pull_s: float = 0.0
+    """The pull's part of `wait_s`, for people: the model takes both together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from services.demo.report import DemoReport
 from services.demo.run import run_demo
 from services.demo.scenario import Scenario
 from services.demo.servers import ServerUnavailable
+from services.demo.shard_processes import ShardsNotReady
 from services.embedded.errors import EmbeddedError
 
 
@@ -41,8 +42,9 @@ def demo(
 ) -> None:
     """Play a synthetic day of traffic through the whole loop, and watch the pool follow it.
 
-    Starts an embedded Kafka and Redis, a traffic generator, the controller with REST and /metrics,
-    and a pool of worker processes that really consume the topic (their GPU steps are emulated).
+    Starts an embedded Kafka and Redis, a traffic generator, the controller with REST and /metrics, a
+    parameter server, and a pool of worker processes that learn from the topic (a step takes as long as
+    on a slower device). The AUC shown is of clicks that the model has not seen yet.
     Ends after --minutes or on Ctrl-C, with a summary; nothing is left behind.
     """
     if policy not in RULES:
@@ -53,7 +55,7 @@ def demo(
     audience = Headless() if headless else AtTerminal(console, title=title)
     try:
         result = run_demo(scenario, audience, kafka=kafka, redis=redis)
-    except (ServerUnavailable, EmbeddedError) as error:
+    except (ServerUnavailable, ShardsNotReady, EmbeddedError) as error:
         typer.echo(f"penstock demo: {error}", err=True)
         raise typer.Exit(1) from error
     if report is not None:

@@ -11,7 +11,18 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 COMMANDS = (
-    *("demo", "backtest", "forecast", "serve", "worker", "traffic", "embedded", "doctor"),
+    *(
+        "demo",
+        "backtest",
+        "forecast",
+        "freshness",
+        "serve",
+        "worker",
+        "shard",
+        "traffic",
+        "embedded",
+        "doctor",
+    ),
     *("job", "events", "token", "backup", "backfill", "rewind", "takeover", "handback"),
 )
 """Each is the function of that name in the module of that name, or a group of commands."""

@@ -16,15 +16,19 @@ from pydantic import ValidationError
 
 from forecasting.errors import InvalidTraffic
 from services.logs import configure_logs
+from services.samples.interactions import Interactions, LogInvalid
 from services.settings.root import KafkaSettings, LogSettings
+from services.traffic.clicks import ClickMaker
 from services.traffic.generator import (
     Playback,
+    SampleSource,
     TrafficGenerator,
     TrafficReport,
     stop_with_owner,
     write_report,
 )
 from services.traffic.outbox import Outbox
+from services.traffic.replayed import ReplayedSamples
 from services.traffic.samples import SampleMaker
 from services.traffic.shape import MONDAY_S, FlashCrowd, SyntheticTraffic, TrafficShape
 from services.traffic.topic import TopicUnavailable, require_topic
@@ -79,9 +83,22 @@ def traffic(
         float,
         typer.Option(min=0, help="Zipf exponent of the users: 0 is even, 1 makes partitions very uneven."),
     ] = 0.8,
-    payload_bytes: Annotated[int, typer.Option(min=0, help="Size of a sample.")] = 100,
+    items: Annotated[int, typer.Option(min=1, help="Items that may be clicked.")] = 2_000,
+    drift_hours: Annotated[
+        float, typer.Option(min=0.001, help="Simulated hours in which tastes go round once.")
+    ] = 24.0,
+    payload_bytes: Annotated[
+        int | None, typer.Option(min=0, help="Send padding of this size instead of clicks.")
+    ] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this many wall minutes.")] = None,
-    samples: Annotated[int | None, typer.Option(min=0, help="Stop after exactly this many samples.")] = None,
+    samples: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|LOG.csv",
+            help="Stop after exactly N samples; or replay this log (timestamp,label, then ids, and numbers "
+            "named NAME:number) by event time.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed sends the same samples.")] = 1,
     report: Annotated[
         Path | None,
@@ -90,7 +107,8 @@ def traffic(
 ) -> None:
     """Send traffic to a Kafka topic: a synthetic day (default) or a recorded trace.
 
-    The day has a night and an evening, weekends, noise, and flash crowds where asked for.
+    The day has a night and an evening, weekends, noise, and flash crowds where asked for. Samples are
+    clicks of a hidden model whose tastes drift, in the trainer's binary form.
     Stops on Ctrl-C or SIGTERM, waits for the broker's acknowledgements, and reports exactly
     how many samples were acknowledged.
 
@@ -99,11 +117,21 @@ def traffic(
       penstock traffic --topic clicks --partitions 8 --rate 2000 --speed-up 144 --crowd 12:1.5
 
       penstock traffic --topic clicks --trace taxi.csv --scale 50 --speed-up 60
+
+      penstock traffic --topic clicks --samples clicks.csv --speed-up 60
     """
     client = _client(kafka, kafka_option or [])
+    count, log = _samples(samples, speed_up)
     shape, start_s = _shape(
         trace, scale, start, crowd or [], SyntheticTraffic(rate, diurnal=diurnal, noise=noise, seed=seed)
     )
+    source: SampleSource = (
+        ClickMaker(users=users, skew=skew, items=items, drift_s=drift_hours * 3600.0, seed=seed)
+        if payload_bytes is None
+        else SampleMaker(users=users, skew=skew, payload_bytes=payload_bytes, seed=seed)
+    )
+    if log is not None:
+        shape, source, start_s = log, log, log.start_s if start is None else _time(start)
     try:
         require_topic(client, topic, partitions=partitions)
     except TopicUnavailable as error:
@@ -118,10 +146,10 @@ def traffic(
             start_s=start_s,
             speed_up=speed_up,
             duration_s=float("inf") if minutes is None else minutes * 60,
-            samples_max=float("inf") if samples is None else samples,
+            samples_max=float("inf") if count is None else count,
             seed=seed,
         ),
-        SampleMaker(users=users, skew=skew, payload_bytes=payload_bytes, seed=seed),
+        source,
         Outbox(client, topic, stop=stop),
         stop=stop,
         report=lambda counts: _tell(report, counts),
@@ -129,6 +157,18 @@ def traffic(
     last = generator.run()
     if report is None:
         typer.echo(json.dumps(asdict(last)))
+
+
+def _samples(text: str | None, speed_up: float) -> tuple[int | None, ReplayedSamples | None]:
+    """How many samples to send, or which log to replay."""
+    if text is None:
+        return None, None
+    if text.isdigit():
+        return int(text), None
+    try:
+        return None, ReplayedSamples(Interactions.read(Path(text)).samples, speed_up)
+    except LogInvalid as error:
+        raise typer.BadParameter(str(error), param_hint="--samples") from error
 
 
 def _client(kafka: str, options: list[str]) -> dict[str, Any]:

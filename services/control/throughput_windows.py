@@ -126,6 +126,7 @@ def _mean_steps(steps: list[StepTimes]) -> StepTimes | None:
         fmean(step.input_s for step in steps),
         fmean(step.compute_s for step in steps),
         fmean(step.wait_s for step in steps),
+        fmean(step.pull_s for step in steps),
     )
 
 

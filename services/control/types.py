@@ -17,6 +17,7 @@ from forecasting.history import TrafficHistory
 from services.control.actuation import Actuation
 from services.control.learned import PoolMemory, Throughput
 from services.control.safety import SafetyLimits, SafetyMemory
+from services.control.training_quality import TrainingQuality
 from shuffler.assignment import Assignment
 
 __all__ = [
@@ -176,6 +177,8 @@ class WorkerReport:
     """Where the time of a step goes, where the trainer tells."""
     resources: tuple[ResourceLoad, ...] = ()
     """How busy each shard of the parameter server last said it was, where it tells."""
+    quality: TrainingQuality | None = None
+    """How good the model is on what it has not seen yet, where the trainer tells."""
 
 
 @dataclass(frozen=True, slots=True)

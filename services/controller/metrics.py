@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from services.control.breaker import BreakerPhase
 from services.control.loop import Tick
+from services.control.training_quality import pooled
 from services.control.types import Decision, Observation, Reason, WorkerPhase
 from services.settings.job import SloSettings
 
@@ -40,6 +43,13 @@ class Metrics:
         self.forecast_trouble = gauge(
             "forecast_trouble", "1 while a simpler forecast stands in for the one that was asked for."
         )
+        self.auc = gauge("model_auc", "Test-then-train AUC of the latest samples, where workers tell it.")
+        self.logloss = gauge("model_logloss", "Test-then-train log loss of the latest samples, likewise.")
+        self.sample_age = gauge("sample_age_seconds", "From a sample's event to its being trained, mean.")
+        self.skipped = gauge("skipped_batches", "Batches left out by the present workers: loss no number.")
+        self.rejected = gauge("rejected_messages", "Messages put aside by the present workers: no sample.")
+        self.step_seconds = gauge("step_seconds", "Mean time of a worker's step by part.", "part")
+        self.shard_busy = gauge("shard_busy_ratio", "Busy share of a parameter server's shard.", "shard")
         self.workers = gauge("workers", "Workers of the pool by phase.", "phase")
         self.workers_planned = gauge("workers_planned", "Workers that the policy wants.")
         self.workers_requested = gauge("workers_requested", "Workers that the platform was asked for.")
@@ -101,6 +111,7 @@ class Metrics:
         self.pool_failures.labels(job).set(seen.pool.failures)
         for phase in WorkerPhase:
             self.workers.labels(job, phase.value).set(seen.pool.count(phase))
+        self._learned(seen)
         if seen.forecast is not None:
             for level in (0.5, 0.95):
                 peak = float(seen.forecast.path(level).max())
@@ -108,6 +119,29 @@ class Metrics:
             self.forecast_trouble.labels(job).set(1 if seen.forecast.trouble else 0)
             if seen.forecast.score is not None:
                 self.forecast_score.labels(job).set(seen.forecast.score)
+
+    def _learned(self, seen: Observation) -> None:
+        """What workers that learn say of the model, of their steps, and of the parameter server."""
+        quality = pooled(report.quality for report in seen.reports)
+        if quality is not None:
+            if quality.auc is not None:
+                self.auc.labels(seen.job).set(quality.auc)
+            self.logloss.labels(seen.job).set(quality.logloss)
+            self.sample_age.labels(seen.job).set(quality.sample_age_s)
+            self.skipped.labels(seen.job).set(quality.skipped)
+            self.rejected.labels(seen.job).set(quality.rejected)
+        steps = [report.steps for report in seen.reports if report.steps is not None]
+        if steps:
+            parts = {
+                "input": fmean(step.input_s for step in steps),
+                "pull": fmean(step.pull_s for step in steps),
+                "compute": fmean(step.compute_s for step in steps),
+                "push": fmean(step.wait_s - step.pull_s for step in steps),
+            }
+            for part, mean_s in parts.items():
+                self.step_seconds.labels(seen.job, part).set(mean_s)
+        for load in {load.name: load for report in seen.reports for load in report.resources}.values():
+            self.shard_busy.labels(seen.job, load.name).set(load.busy)
 
     def _decided(self, decision: Decision) -> None:
         joined = {"decision": decision.id}

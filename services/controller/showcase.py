@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from services.control.errors import StateUnavailable
 from services.control.loop import Tick
 from services.control.ports import Leadership
+from services.control.training_quality import pooled
 from services.control.types import Shuffle
 from services.controller.book import JobBook
 from services.controller.hindsight import Hindsight
@@ -112,6 +113,7 @@ class Showcase:
         status = self._journal.status(job)
         by_arrival = status.seen.traffic.late_share if status and status.seen else None
         by_event_time = progress.late / progress.trained if progress.trained else 0.0
+        model = pooled(report.quality for report in status.seen.reports) if status and status.seen else None
         view = QualityView(
             trained=progress.trained,
             late=progress.late,
@@ -119,6 +121,12 @@ class Showcase:
             late_share_by_event_time=by_event_time,
             repeated=progress.repeated,
             lost=progress.lost,
+            auc=model.auc if model else None,
+            logloss=model.logloss if model else None,
+            sample_age_s=model.sample_age_s if model else None,
+            evaluated=model.samples if model else None,
+            skipped_batches=model.skipped if model else None,
+            rejected=model.rejected if model else None,
         )
         self._quality[job] = (now_s, view)
         return view

@@ -14,7 +14,7 @@ from shuffler.lease import Progress
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """The figures of one run. `auc` is None while the trainer does not learn."""
+    """The figures of one run. `auc` and what goes with it are None where nothing was learned."""
 
     produced: int
     trained: int
@@ -33,6 +33,12 @@ class DemoReport:
     workers_lost: int
     worst_lag_s: float
     auc: float | None
+    """Test-then-train, over the latest samples of every worker."""
+    hidden_auc: float | None
+    """That of the model which made the latest clicks: no trainer can do better for long."""
+    logloss: float | None
+    sample_age_s: float | None
+    """From a click to its being trained, on the average over the latest."""
     orphans: int
     held_ticks: int
     decisions: dict[str, int]
@@ -49,13 +55,22 @@ class DemoReport:
 
     @classmethod
     def of(
-        cls, tally: Tally, progress: Progress, *, produced: int, orphans: int, minutes: float, seed: int
+        cls,
+        tally: Tally,
+        progress: Progress,
+        *,
+        produced: int,
+        orphans: int,
+        minutes: float,
+        seed: int,
+        hidden_auc: float | None = None,
     ) -> DemoReport:
         """Figures from the ticks and from the ledger, which counts every sample once."""
         return cls(
             produced=produced,
             trained=progress.trained,
-            repeated=progress.repeated,
+            # What was rewound for a lost shard was trained once more in full.
+            repeated=progress.repeated + max(0, progress.trained + progress.lost - produced),
             lost=progress.lost,
             late_share=progress.late / progress.trained if progress.trained else 0.0,
             accumulated_lag=tally.accumulated_lag,
@@ -69,7 +84,10 @@ class DemoReport:
             workers_max=tally.workers_max,
             workers_lost=tally.lost_workers,
             worst_lag_s=tally.worst_lag_s,
-            auc=None,
+            auc=tally.quality.auc if tally.quality else None,
+            hidden_auc=hidden_auc,
+            logloss=tally.quality.logloss if tally.quality else None,
+            sample_age_s=tally.quality.sample_age_s if tally.quality else None,
             orphans=orphans,
             held_ticks=tally.held_ticks,
             decisions=dict(sorted(tally.reasons.items())),
@@ -100,6 +118,8 @@ class DemoReport:
             "GPU utilisation": f"{self.gpu_utilisation:.0%}",
             "resizes": f"{self.resizes} ({self.grown} up, {self.shrunk} down)",
             "workers": f"{self.workers_min} to {self.workers_max}, {self.workers_lost} lost and replaced",
+            "AUC": _auc_words(self.auc, self.hidden_auc),
+            "trained after the click": "-" if self.sample_age_s is None else f"{self.sample_age_s:.1f} s",
             "forecast by": ", ".join(f"{name} ({n})" for name, n in self.forecast_models.items()) or "nobody",
             "error at 0.95": "-" if self.forecast_score is None else f"{self.forecast_score:.2%} of the rate",
             "processes left behind": f"{self.orphans}",
@@ -107,3 +127,11 @@ class DemoReport:
         for name, value in rows.items():
             table.add_row(name, value)
         return table
+
+
+def _auc_words(auc: float | None, hidden_auc: float | None) -> str:
+    if auc is None:
+        return "-"
+    return f"{auc:.3f}" + (
+        "" if hidden_auc is None else f" (the model that made the clicks: {hidden_auc:.3f})"
+    )

@@ -29,6 +29,7 @@ from services.demo.children import Children
 from services.demo.report import DemoReport
 from services.demo.scenario import JOB, Scenario
 from services.demo.servers import DemoServers, demo_servers
+from services.demo.shard_processes import ShardProcesses
 from services.demo.tally import Tally
 from services.demo.traffic_process import TrafficProcess
 from services.demo.training_news import TrainingNews
@@ -58,11 +59,18 @@ def run_demo(scenario: Scenario, audience: Audience, *, kafka: str | None, redis
         )
         play = _Play(scenario, servers, directory, settings, audience=audience, children=children)
         produced, progress, minutes = asyncio.run(play.run())
+        hidden_auc = play.hidden_auc
     left = children.alive()
     for orphan in left:
         log.error("process_left_behind", pid=orphan.pid)
     return DemoReport.of(
-        play.tally, progress, produced=produced, orphans=len(left), minutes=minutes, seed=scenario.seed
+        play.tally,
+        progress,
+        produced=produced,
+        orphans=len(left),
+        minutes=minutes,
+        seed=scenario.seed,
+        hidden_auc=hidden_auc,
     )
 
 
@@ -98,16 +106,32 @@ class _Play:
         self._traffic = TrafficProcess(
             scenario, kafka=servers.kafka, topic=servers.topic, directory=directory
         )
+        self._config = self._write_config()
+        self._shards = ShardProcesses(settings, JOB, config=self._config, directory=directory)
         self.tally = Tally(
             gpus_per_worker=settings.jobs[JOB].scaling.gpus_per_worker,
             rate_per_worker=scenario.rate_per_worker,
         )
 
+    @property
+    def hidden_auc(self) -> float | None:
+        """How well the model that made the clicks told the latest of them."""
+        return self._traffic.hidden_auc
+
     async def run(self) -> tuple[int, Progress, float]:
         """Samples produced, where the ledger stood at the end, and minutes played."""
+        try:
+            # Before anything counts time: the very first start on a machine compiles for some seconds.
+            await asyncio.to_thread(self._shards.start)
+            return await self._run()
+        finally:
+            await asyncio.to_thread(self._shards.stop)
+            self._children.look()
+
+    async def _run(self) -> tuple[int, Progress, float]:
         registry = CollectorRegistry()
         past = {JOB: self._scenario.history(until_s=SystemClock().now_s())}
-        wiring = LiveWiring(self._settings, config=self._write_config(), owned=True, past=past)
+        wiring = LiveWiring(self._settings, config=self._config, owned=True, past=past)
         async with wiring, SimulatedWhatIf() as what_if:
             controller = Controller(self._settings, wiring, registry)
             controller.journal.listen(self.tally.told)
@@ -168,7 +192,8 @@ class _Play:
                 if out_of_time():
                     raise  # until then Redis is being replaced
             else:
-                if progress.trained + progress.lost >= produced or out_of_time():
+                # By watermark, not by count: after a lost shard some are trained and counted twice.
+                if sum(progress.watermarks.values()) >= produced or out_of_time():
                     return progress
             await self._watch(wiring, running, until=_after(0.2))
 
@@ -184,7 +209,7 @@ class _Play:
     ) -> None:
         """Wait, replacing what dies meanwhile and saying so. A controller or API that broke is raised."""
         while not until():
-            for mended in (self._servers.mend, self._traffic.mend):
+            for mended in (self._servers.mend, self._traffic.mend, self._shards.mend):
                 event = await asyncio.to_thread(mended)
                 if event is not None:
                     log.warning("replaced", what=event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from services.control.loop import Tick
+from services.control.training_quality import TrainingQuality, pooled
 from services.control.types import Decision, Observation, WorkerPhase
 
 
@@ -35,6 +36,8 @@ class Tally:
     forecast_model: str | None = None
     """The model that leads now."""
     forecast_score: float | None = None
+    quality: TrainingQuality | None = None
+    """How good the model was when workers last told."""
     _last_at_s: float | None = None
     _has_trained: bool = False
 
@@ -74,6 +77,7 @@ class Tally:
         if ready:
             self.workers_min = ready if self.workers_min is None else min(self.workers_min, ready)
             self.workers_max = max(self.workers_max, ready)
+        self.quality = pooled(report.quality for report in seen.reports) or self.quality
         self.worst_lag_s = max(self.worst_lag_s, seen.traffic.lag_s)
         training = any(report.busy > 0 for report in seen.reports)
         self._has_trained |= training

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -25,6 +26,7 @@ class TrafficProcess:
         self._kafka = kafka
         self._topic = topic
         self._directory = directory
+        self._report = directory / "traffic.json"
         self._started_s = 0.0
         self._process: GuardedProcess | None = None
 
@@ -32,6 +34,15 @@ class TrafficProcess:
     def elapsed_s(self) -> float:
         """Wall seconds since the first start."""
         return time.monotonic() - self._started_s
+
+    @property
+    def hidden_auc(self) -> float | None:
+        """How well the model that makes the clicks tells the latest of them; None before it has said."""
+        try:
+            told = json.loads(self._report.read_text(encoding="utf-8"))["hidden_auc"]
+        except FileNotFoundError:
+            return None
+        return None if told is None else float(told)
 
     def start(self) -> None:
         """Begin to play."""
@@ -62,7 +73,7 @@ class TrafficProcess:
             self._scenario.traffic_command(
                 kafka=self._kafka,
                 topic=self._topic,
-                report=self._directory / "traffic.json",
+                report=self._report,
                 elapsed_s=self.elapsed_s,
             ),
             log=self._directory / "traffic.log",

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.control.loop import Tick
+from services.control.training_quality import pooled
 from services.control.types import Decision, Observation, WorkerPhase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -112,6 +113,10 @@ class LiveView:
         notes = "".join(f", {note.value}" for note in decision.notes)
         demand = decision.numbers.get("demand_per_s")
         text.append(f"{notes}" + (f"  demand {demand:,.0f}/s" if demand is not None else "") + "\n")
+        quality = pooled(report.quality for report in seen.reports)
+        if quality is not None and quality.auc is not None:
+            text.append(f"model     AUC {quality.auc:.3f}", "bold green")
+            text.append(f"  trained {quality.sample_age_s:.1f} s after the click\n")
         return text
 
 

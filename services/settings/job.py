@@ -16,6 +16,7 @@ from services.control.safety import SafetyLimits
 from services.control.types import Mode, Policy, Shuffle
 from services.settings.group import SettingsGroup
 from services.settings.pool import PoolSettings
+from services.settings.trainer import ParameterSettings, WorkerSettings
 
 LIGHT_MODELS = ("seasonal", "last-value")
 """Forecasting models that may be asked for alone."""
@@ -201,19 +202,6 @@ class ShuffleSettings(SettingsGroup):
     """Samples whose workers fell silent this often are given up, with an alert."""
 
 
-class WorkerSettings(SettingsGroup):
-    """Penstock's own worker."""
-
-    device: Literal["emulated"] = "emulated"
-    """`emulated` takes as long for a step as a GPU would, and computes nothing."""
-    batch: PositiveInt = 128
-    """Samples in a step."""
-    step_ms: NonNegativeFloat = 128.0
-    """How long a step takes on the emulated device."""
-    startup_s: NonNegativeFloat = 0.0
-    """Extra start-up time, as loading a model would take."""
-
-
 class JobSettings(SettingsGroup):
     """One online-training job."""
 
@@ -228,6 +216,7 @@ class JobSettings(SettingsGroup):
     shuffle: ShuffleSettings = ShuffleSettings()
     pool: PoolSettings = PoolSettings()
     worker: WorkerSettings = WorkerSettings()
+    parameters: ParameterSettings = ParameterSettings()
 
     @field_validator("group")
     @classmethod

@@ -113,6 +113,10 @@ def decode_report(raw: bytes | str, *, key: str) -> WorkerReport:
     for name in ("at_s", "busy", "rate_per_busy_s"):
         if not math.isfinite(number := getattr(report, name)):
             raise StateCorrupt(key, wrong=f"{name} is {number}", remedy="mend the worker that wrote it")
+    quality = report.quality
+    for told in (quality.auc or 0.0, quality.logloss, quality.sample_age_s) if quality else ():
+        if not math.isfinite(told):
+            raise StateCorrupt(key, wrong=f"quality has {told}", remedy="mend the worker that wrote it")
     return report
 
 

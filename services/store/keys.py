@@ -74,6 +74,14 @@ class Keys:
         """
         return self._of(job, f"traffic:{part}" if part else "traffic")
 
+    def shards(self, job: str) -> str:
+        """Where the shards of the parameter server are."""
+        return self._of(job, "shards")
+
+    def slots(self, job: str) -> str:
+        """Which slot of ids lies on which shard."""
+        return self._of(job, "slots")
+
     def wish(self, job: str) -> str:
         """The size that KEDA is told."""
         return self._of(job, "wish")

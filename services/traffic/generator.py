@@ -15,7 +15,6 @@ import numpy as np
 import structlog
 
 from services.traffic.outbox import Sent
-from services.traffic.samples import SampleMaker
 from services.traffic.shape import TrafficShape
 
 log = structlog.get_logger()
@@ -24,6 +23,19 @@ SLOT_S = 0.05
 """Samples are made for this long at a time: few enough wake-ups to be cheap, fine enough to be smooth."""
 CATCH_UP_S = 5.0
 """A generator further behind than this skips ahead: its traffic would come as a burst that never was."""
+
+
+class SampleSource(Protocol):
+    """Where the samples come from."""
+
+    made: int
+
+    @property
+    def hidden_auc(self) -> float | None:
+        """How well the model that made the labels tells them; None where there are none."""
+        ...
+
+    def make(self, count: int, *, at_s: float, simulated_s: float) -> list[tuple[bytes, bytes]]: ...
 
 
 class SampleSink(Protocol):
@@ -52,6 +64,8 @@ class TrafficReport:
     rate_per_s: float
     """What the shape wants at this moment."""
     finished: bool
+    hidden_auc: float | None = None
+    """How well the model that made the clicks tells the latest of them: what a trainer may come near to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +99,7 @@ class TrafficGenerator:
         self,
         shape: TrafficShape,
         playback: Playback,
-        samples: SampleMaker,
+        samples: SampleSource,
         sink: SampleSink,
         *,
         stop: threading.Event,
@@ -114,7 +128,12 @@ class TrafficGenerator:
             if wait_s > 0 and self._stop.wait(wait_s):
                 break
             self._skip_what_is_too_late(-wait_s)
-            self._sink.send(self._samples.make(self._due(), at_s=wall_s + self._slot * SLOT_S))
+            passed_s = self._slot * SLOT_S
+            self._sink.send(
+                self._samples.make(
+                    self._due(), at_s=wall_s + passed_s, simulated_s=self._playback.at_s(passed_s)
+                )
+            )
             self._slot += 1
             if self._slot * SLOT_S - reported_s >= self._report_every_s:
                 reported_s = self._slot * SLOT_S
@@ -163,6 +182,7 @@ class TrafficGenerator:
             simulated_s=round(self._playback.at_s(elapsed_s), 3),
             rate_per_s=round(self._rate_per_s(), 3),
             finished=finished,
+            hidden_auc=self._samples.hidden_auc,
         )
 
 

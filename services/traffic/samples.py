@@ -1,4 +1,4 @@
-"""What the generator sends: samples of users, a few of whom are far busier than the rest."""
+"""Padding of any size, for tests of transport: of users, a few of whom are far busier than the rest."""
 
 from __future__ import annotations
 
@@ -39,8 +39,14 @@ class SampleMaker:
         self._upto = np.cumsum(weights) / weights.sum()
         self._random = np.random.default_rng([self.seed, 1])
 
-    def make(self, count: int, *, at_s: float) -> list[tuple[bytes, bytes]]:
+    @property
+    def hidden_auc(self) -> float | None:
+        """There is nothing to learn from padding."""
+        return None
+
+    def make(self, count: int, *, at_s: float, simulated_s: float = 0.0) -> list[tuple[bytes, bytes]]:
         """The next `count` samples as (key, value), of events that happened at `at_s`."""
+        del simulated_s
         drawn = np.searchsorted(self._upto, self._random.random(count), side="right")
         return [self._sample(int(user), at_s) for user in np.minimum(drawn, self.users - 1)]
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from statistics import fmean
 from threading import Event, Lock, Thread
 from typing import Protocol
 
 import structlog
 
+from estimator.throughput import ResourceLoad, StepTimes
 from services.control.errors import StateUnavailable
+from services.control.training_quality import TrainingQuality
 from services.control.types import WorkerReport
 from services.stream.outage import Outage
 
@@ -17,61 +21,90 @@ _log = structlog.get_logger(__name__)
 
 
 class Tally:
-    """Counts steps in one thread and makes reports of them in another."""
+    """Counts steps in some threads and makes reports of them in another.
+
+    Steps may overlap: the worker is busy from when there is one until there is none.
+    """
 
     def __init__(
         self,
         worker: str,
         *,
+        batch: int | None = None,
+        shared: Callable[[], tuple[ResourceLoad, ...]] = tuple,
+        quality: Callable[[], TrainingQuality | None] = lambda: None,
         now_s: Callable[[], float] = time.time,
         elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        """With `shared` and `quality`, reports also tell how the parameter server and the model do."""
         self._worker = worker
+        self._batch = batch
+        self._shared = shared
+        self._quality = quality
         self._now_s = now_s
         self._elapsed_s = elapsed_s
         self._lock = Lock()
         self._trained = 0
         self._window_trained = 0
         self._window_busy_s = 0.0
-        self._step_began_s: float | None = None
+        self._window_steps: list[StepTimes] = []
+        self._under_way = 0
+        self._counted_to_s = 0.0
         self._window_began_s = elapsed_s()
 
     def step_began(self) -> None:
         """A step starts now."""
         with self._lock:
-            self._step_began_s = self._elapsed_s()
+            self._spend()
+            self._under_way += 1
 
-    def step_ended(self, samples: int) -> None:
-        """The step is over: `samples` are trained."""
+    def step_ended(self, samples: int, times: StepTimes | None = None) -> None:
+        """The step is over: `samples` are trained; where its time went, if somebody measured."""
         with self._lock:
             self._spend()
-            self._step_began_s = None
+            self._under_way -= 1
+            if times is not None:
+                self._window_steps.append(times)
             self._trained += samples
             self._window_trained += samples
 
     def report(self) -> WorkerReport:
         """What happened since the last report. A step under way counts as busy, not yet as trained."""
         with self._lock:
-            if self._step_began_s is not None:
-                self._spend()
+            self._spend()
             window_s = self._elapsed_s() - self._window_began_s
             busy_s, trained = self._window_busy_s, self._window_trained
             self._window_busy_s, self._window_trained = 0.0, 0
             self._window_began_s += window_s
-            return WorkerReport(
+            steps, self._window_steps = self._window_steps, []
+            told = WorkerReport(
                 worker=self._worker,
                 at_s=self._now_s(),
                 trained=self._trained,
                 busy=min(1.0, busy_s / window_s) if window_s > 0 else 0.0,
                 rate_per_busy_s=trained / busy_s if busy_s > 0 else 0.0,
+                batch=self._batch,
+                steps=_mean(steps),
             )
+        return replace(told, resources=self._shared(), quality=self._quality())
 
     def _spend(self) -> None:
-        """Count the time of the step under way up to now."""
-        if self._step_began_s is not None:
-            now_s = self._elapsed_s()
-            self._window_busy_s += now_s - self._step_began_s
-            self._step_began_s = now_s
+        """Count the time up to now, if a step is under way."""
+        now_s = self._elapsed_s()
+        if self._under_way:
+            self._window_busy_s += now_s - self._counted_to_s
+        self._counted_to_s = now_s
+
+
+def _mean(steps: list[StepTimes]) -> StepTimes | None:
+    if not steps:
+        return None
+    return StepTimes(
+        fmean(step.input_s for step in steps),
+        fmean(step.compute_s for step in steps),
+        fmean(step.wait_s for step in steps),
+        fmean(step.pull_s for step in steps),
+    )
 
 
 class ReportSink(Protocol):

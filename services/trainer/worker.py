@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
 import structlog
 
+from estimator.throughput import ResourceLoad
+from services.control.errors import StateUnavailable
+from services.samples.layout import SampleShape
 from services.settings.root import Settings
+from services.store.connect import connect_sync
+from services.store.keys import Keys
 from services.store.reports import ReportWriter
 from services.stream.errors import SourceMissing, StreamError
+from services.stream.ports import BatchStream
 from services.stream.sdk import stream
+from services.trainer.dead_letters import DeadLetters
 from services.trainer.departure import Departure
 from services.trainer.device import EmulatedDevice
+from services.trainer.evaluation import OnlineEvaluation
+from services.trainer.learner import Learner, Learning, ModelMismatch
+from services.trainer.net import NetShape
+from services.trainer.net_choice import DeviceMissing, net_on
+from services.trainer.ps.client import ParameterClient
+from services.trainer.ps.directory import RedisDirectory
+from services.trainer.ps.errors import ShardError
+from services.trainer.ready import say_ready
 from services.trainer.telemetry import Reporter, Tally
 
 _log = structlog.get_logger(__name__)
 
-READY_FILE: Final = "PENSTOCK_READY_FILE"
-"""Names the file that the worker makes once it is ready to train."""
-
 EXIT_DRAINED: Final = 0
 EXIT_NO_TOPIC: Final = 66
 EXIT_UNAVAILABLE: Final = 69
+EXIT_NO_DEVICE: Final = 78
 
 _REPORT_S: Final = 1.0
 
@@ -33,8 +46,8 @@ _REPORT_S: Final = 1.0
 def run_worker(settings: Settings, job: str, worker: str, *, connect_s: float) -> int:
     """Train `job` until SIGTERM or SIGINT; the exit code.
 
-    Kafka and Redis have `connect_s` to answer for the first time; afterwards the worker waits for
-    them however long they are away.
+    Kafka, Redis and the parameter server have `connect_s` to answer for the first time; afterwards the
+    worker waits for them however long they are away.
     """
     log = _log.bind(job=job, worker=worker)
     with Departure() as departure:
@@ -43,7 +56,10 @@ def run_worker(settings: Settings, job: str, worker: str, *, connect_s: float) -
         except SourceMissing as error:
             log.critical("worker_gave_up", why=str(error))
             return EXIT_NO_TOPIC
-        except StreamError as error:
+        except (DeviceMissing, ModelMismatch) as error:
+            log.critical("worker_gave_up", why=str(error))
+            return EXIT_NO_DEVICE
+        except (StreamError, ShardError, StateUnavailable) as error:
             log.critical("worker_gave_up", why=str(error))
             return EXIT_UNAVAILABLE
     log.info("worker_left")
@@ -51,7 +67,7 @@ def run_worker(settings: Settings, job: str, worker: str, *, connect_s: float) -
 
 
 def _live(settings: Settings, job: str, worker: str, departure: Departure, *, connect_s: float) -> None:
-    """From the first connection to the last commit. Raises StreamError."""
+    """From the first connection to the last commit. Raises StreamError, ShardError, DeviceMissing."""
     log = _log.bind(job=job, worker=worker)
     wanted = settings.jobs[job].worker
     with ExitStack() as stack:
@@ -61,28 +77,115 @@ def _live(settings: Settings, job: str, worker: str, departure: Departure, *, co
         departure.begins_with(batches.stop)
         log.info("worker_connected", pid=os.getpid())
         departure.asked.wait(wanted.startup_s)
-        device = EmulatedDevice(step_ms=wanted.step_ms, batch=wanted.batch)
-        tally = stack.enter_context(_reporting(settings, job, worker))
-        _say_ready()
-        log.info("worker_ready")
-        for batch in batches:
-            tally.step_began()
-            device.step(len(batch))
-            batch.done()
-            tally.step_ended(len(batch))
+        pace = EmulatedDevice(step_ms=wanted.pace_ms, batch=wanted.batch)
+        if wanted.device == "emulated":
+            tally = stack.enter_context(_reporting(settings, job, Tally(worker)))
+            say_ready()
+            log.info("worker_ready")
+            _play(batches, pace, tally)
+            return
+        learning = _learning(settings, job, departure, stack, pace, connect_s=connect_s)
+        tally = Tally(
+            worker,
+            batch=wanted.batch,
+            shared=lambda: _loads(learning.pusher),
+            quality=learning.evaluation.quality,
+        )
+        stack.enter_context(_reporting(settings, job, tally))
+        say_ready()
+        log.info("worker_ready", device=wanted.device)
+        Learner(batches, learning, tally).run()
+
+
+def _play(batches: BatchStream, device: EmulatedDevice, tally: Tally) -> None:
+    """Train nothing, for as long as it would take."""
+    for batch in batches:
+        tally.step_began()
+        device.step(len(batch))
+        batch.done()
+        tally.step_ended(len(batch))
+
+
+def _learning(
+    settings: Settings,
+    job: str,
+    departure: Departure,
+    stack: ExitStack,
+    pace: EmulatedDevice,
+    *,
+    connect_s: float,
+) -> Learning:
+    """Everything loaded, and the parameter server heard once. Raises ShardError, DeviceMissing."""
+    wanted, parameters = settings.jobs[job].worker, settings.jobs[job].parameters
+    shape = NetShape(SampleShape(wanted.categorical, wanted.numeric), parameters.dim, parameters.hidden)
+    net = net_on(wanted.device, shape)
+    store = stack.enter_context(closing(connect_sync(settings.redis)))
+    directory = RedisDirectory(store, Keys(settings.redis.prefix), job)
+    patience = _Patience(
+        departure, until_s=time.monotonic() + connect_s, drain_s=settings.jobs[job].pool.drain_s
+    )
+    puller, pusher = (
+        stack.enter_context(
+            closing(
+                ParameterClient(
+                    directory,
+                    shards=parameters.shards,
+                    row_size=shape.row_size,
+                    half=parameters.half,
+                    patient=patience,
+                )
+            )
+        )
+        for _ in range(2)
+    )
+    letters = stack.enter_context(closing(DeadLetters(settings.kafka, settings.jobs[job].topic)))
+    puller.begin(shape.first_dense())
+    patience.connected()
+    return Learning(
+        shape=shape,
+        net=net,
+        pace=pace,
+        puller=puller,
+        pusher=pusher,
+        first_dense=shape.first_dense(),
+        letters=letters,
+        evaluation=OnlineEvaluation(),
+        staleness=wanted.staleness,
+    )
+
+
+class _Patience:
+    """How long to wait for the parameter server: a while at first, then for ever, and little when leaving."""
+
+    def __init__(self, departure: Departure, *, until_s: float, drain_s: float) -> None:
+        self._departure = departure
+        self._until_s = until_s
+        # Earlier than the pool loses its own patience: what is not trained is to be given back.
+        self._drain_s = drain_s * 0.5
+        self._leave_at_s: float | None = None
+
+    def connected(self) -> None:
+        """It has answered: from now on it is only away."""
+        self._until_s = float("inf")
+
+    def __call__(self) -> bool:
+        if self._departure.asked.is_set() and self._leave_at_s is None:
+            self._leave_at_s = time.monotonic() + self._drain_s
+        return time.monotonic() < min(self._until_s, self._leave_at_s or float("inf"))
+
+
+def _loads(client: ParameterClient) -> tuple[ResourceLoad, ...]:
+    """What the shards said of themselves last, with the acknowledgement of a push."""
+    return tuple(
+        ResourceLoad(f"shard-{shard}", load.busy, load.service_cv2)
+        for shard, load in sorted(client.loads.copy().items())
+    )
 
 
 @contextmanager
-def _reporting(settings: Settings, job: str, worker: str) -> Iterator[Tally]:
-    """A tally that is reported from now on, and forgotten in the end."""
+def _reporting(settings: Settings, job: str, tally: Tally) -> Iterator[Tally]:
+    """The tally is reported from now on, and forgotten in the end."""
     redis = settings.redis
-    tally = Tally(worker)
     writer = ReportWriter(redis.url, job, prefix=redis.prefix, timeout_s=redis.timeout_s)
     with writer, Reporter(tally, writer, every_s=min(_REPORT_S, settings.controller.tick_s)):
         yield tally
-
-
-def _say_ready() -> None:
-    path = os.environ.get(READY_FILE)
-    if path:
-        Path(path).touch()

@@ -81,6 +81,16 @@ class NoTelemetry:
 
 
 @dataclass
+class ToldReports:
+    """The same reports at every tick."""
+
+    told: tuple[WorkerReport, ...]
+
+    async def reports(self) -> tuple[WorkerReport, ...]:
+        return self.told
+
+
+@dataclass
 class FakePool:
     """Ready at once. `failure` is raised by the next calls; `done_but_unheard` acts, then raises."""
 

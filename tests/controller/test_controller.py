@@ -11,7 +11,9 @@ from prometheus_client import CollectorRegistry
 
 from services.control.errors import PoolUnavailable, TrafficUnavailable
 from services.control.loop import Ports, Tick
-from services.control.types import PoolState
+from services.control.ports import Telemetry
+from services.control.training_quality import TrainingQuality
+from services.control.types import PoolState, WorkerReport
 from services.controller import controller as controller_module
 from services.controller.controller import Controller
 from services.controller.desk import Caller
@@ -30,6 +32,7 @@ from tests.control.fakes import (
     FakeStore,
     NoForecasts,
     NoTelemetry,
+    ToldReports,
 )
 from tests.waiting import eventually_async
 
@@ -49,6 +52,7 @@ class FakeWiring:
         self.clock = YieldingClock()
         self.fake_meters: dict[str, FakeMeter] = {}
         self.pools: dict[str, FakePool] = {}
+        self.telemetry: Telemetry = NoTelemetry()
         self.opened: list[str] = []
         self.trouble = ""
         self.jobs = MemoryJobs()
@@ -87,7 +91,7 @@ class FakeWiring:
         self.opened.append(name)
         meter = self.fake_meters.setdefault(name, FakeMeter(self.clock))
         pool = self.pools.setdefault(name, FakePool())
-        yield Ports(self.clock, self.leadership, meter, NoForecasts(), pool, NoTelemetry(), self.store)
+        yield Ports(self.clock, self.leadership, meter, NoForecasts(), pool, self.telemetry, self.store)
 
 
 @pytest.fixture
@@ -276,6 +280,27 @@ async def test_a_follower_shows_what_the_leader_left(wiring: FakeWiring) -> None
     assert shown.traffic.partitions == 4
     assert shown.quality is not None
     assert shown.quality.late_share == 0.01
+
+
+async def test_how_good_the_model_is_is_shown_where_workers_tell(wiring: FakeWiring) -> None:
+    told = [
+        WorkerReport(
+            f"w-{n}", 1000.0, 10, 0.5, 20.0, quality=TrainingQuality(samples, auc, 0.5, age_s, rejected=1)
+        )
+        for n, (samples, auc, age_s) in enumerate([(300, 0.8, 2.0), (100, 0.6, 6.0)])
+    ]
+    wiring.telemetry = ToldReports(tuple(told))
+    controller = a_controller(wiring, "clicks")
+
+    async with running(controller) as ticks:
+        await eventually_async(lambda: ticks, what="a tick")
+        shown = await controller.snapshot("clicks")
+
+    assert shown is not None
+    assert shown.quality is not None
+    assert shown.quality.auc == pytest.approx(0.75)
+    assert shown.quality.sample_age_s == pytest.approx(3.0)
+    assert (shown.quality.evaluated, shown.quality.rejected, shown.quality.skipped_batches) == (400, 2, 0)
 
 
 class EmptyingPool(FakePool):

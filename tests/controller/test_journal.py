@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from estimator.throughput import ResourceLoad, StepTimes
 from services.control.breaker import Breaker, BreakerTerms
 from services.control.decide import decide
 from services.control.errors import StateUnavailable
 from services.control.loop import Tick
 from services.control.safety import SafetyLimits, SafetyMemory
-from services.control.types import ControlState
+from services.control.training_quality import TrainingQuality
+from services.control.types import ControlState, WorkerReport
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
 from services.settings.job import SloSettings
@@ -124,3 +127,30 @@ def test_what_holds_a_pool_is_in_the_metrics() -> None:
     assert value("breaker_open", direction="down") == 0.0
     assert value("resizes_held_total", limit="breaker_open") == 1.0
     assert value("resizes_last_day") == 0.0
+
+
+def test_metrics_tell_how_good_the_model_is_and_where_a_step_goes() -> None:
+    journal, registry = a_journal()
+    quality = TrainingQuality(100, 0.75, 0.5, 3.0, skipped=2, rejected=1)
+    report = WorkerReport(
+        "w-0",
+        1000.0,
+        trained=77,
+        busy=0.5,
+        rate_per_busy_s=100,
+        steps=StepTimes(0.001, 0.1, 0.03, 0.02),
+        resources=(ResourceLoad("shard-0", 0.4),),
+        quality=quality,
+    )
+    seen = replace(an_observation(rate=100.0, pool=a_pool(1), coming=100.0), reports=(report,))
+    decision = decide(seen, ControlState(planned=1), a_policy())
+    journal.told(Tick("clicks", 1000.0, seen, decision, took_s=0.01), slo=SloSettings())
+
+    def read(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"penstock_{name}", {"job": "clicks", **labels})
+
+    assert (read("model_auc"), read("model_logloss"), read("sample_age_seconds")) == (0.75, 0.5, 3.0)
+    assert (read("skipped_batches"), read("rejected_messages")) == (2, 1)
+    steps = {part: read("step_seconds", part=part) for part in ("input", "pull", "compute", "push")}
+    assert steps == pytest.approx({"input": 0.001, "pull": 0.02, "compute": 0.1, "push": 0.01})
+    assert read("shard_busy_ratio", shard="shard-0") == 0.4

@@ -9,6 +9,7 @@ import pytest
 from services.control.decide import decide
 from services.control.errors import StateUnavailable
 from services.control.loop import Tick
+from services.control.training_quality import TrainingQuality
 from services.control.types import ControlState, Observation, WorkerReport
 from services.demo.tally import Tally
 from tests.control.worlds import a_policy, a_pool, an_observation
@@ -70,3 +71,10 @@ def test_a_held_tick_is_counted_and_changes_nothing_else(tally: Tally) -> None:
 
     assert tally.held_ticks == 1
     assert tally.resizes == 0
+
+
+def test_the_latest_word_on_the_model_is_kept_when_workers_fall_silent(tally: Tally) -> None:
+    learned = replace(BUSY[0], quality=TrainingQuality(100, 0.75, 0.5, 3.0))
+    told(tally, an_observation(at_s=0, reports=(learned,)), an_observation(at_s=1, reports=BUSY))
+
+    assert tally.quality == learned.quality

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from estimator.rules import RULES, rule_named
 from estimator.rules.penstock import PenstockMemory
+from services.control.training_quality import TrainingQuality
 from services.control.types import ControlState, Decision, WorkerReport
 from services.store import codec
 from services.store.errors import StateCorrupt
@@ -158,3 +159,12 @@ def test_a_report_of_numbers_that_are_none_is_refused(busy: float) -> None:
 
     with pytest.raises(StateCorrupt, match="busy is"):
         codec.decode_report(raw, key="report")
+
+
+def test_what_a_worker_says_of_the_model_is_read_again_unless_it_is_no_number() -> None:
+    told = WorkerReport("w", 1.0, 2, 0.5, 3.0, quality=TrainingQuality(10, 0.75, 0.5, 2.0))
+    wrong = replace(told, quality=TrainingQuality(10, 0.75, float("nan"), 2.0))
+
+    assert codec.decode_report(codec.encode_report(told), key=KEY) == told
+    with pytest.raises(StateCorrupt, match="quality has nan"):
+        codec.decode_report(codec.encode_report(wrong), key=KEY)

@@ -35,6 +35,8 @@ def names(keys: Keys, job: str) -> _Named:
             keys.traffic(job, "PART"),
             keys.snapshot(job),
             keys.wish(job),
+            keys.shards(job),
+            keys.slots(job),
         ),
         of_all=(
             keys.jobs(),
@@ -88,7 +90,7 @@ def test_every_key_is_documented() -> None:
         keys.state(job), keys.fence(job), keys.decisions(job), keys.assignment(job), keys.workers(job),
         keys.actuations(job), keys.unsettled(job),
         keys.report(job, "WORKER"), keys.ledger(job), keys.ledger(job, "PART"), keys.traffic(job),
-        keys.traffic(job, "PART"), keys.wish(job),
+        keys.traffic(job, "PART"), keys.wish(job), keys.shards(job), keys.slots(job),
         keys.snapshot(job), keys.jobs(), keys.jobs_version(), keys.tokens(), keys.audit(), keys.events(),
         keys.leader(), keys.leader_token(),
     }  # fmt: skip

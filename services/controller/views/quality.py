@@ -21,3 +21,13 @@ class QualityView(View):
     lost: int
     auc: float | None = None
     """Test-then-train AUC, when the trainer reports it."""
+    logloss: float | None = None
+    """Test-then-train log loss, likewise."""
+    sample_age_s: float | None = None
+    """From the event to its being trained, on the average over the latest samples, likewise."""
+    evaluated: int | None = None
+    """How many of the latest samples these figures are of."""
+    skipped_batches: int | None = None
+    """Batches of the present workers whose loss was no number; they changed nothing."""
+    rejected: int | None = None
+    """Messages that the present workers put into the dead-letter topic."""

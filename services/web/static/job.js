@@ -277,7 +277,7 @@ export class JobPage {
   drawQuality() {
     const known = this.snapshot?.quality;
     const rows = known
-      ? [["Trained", number(known.trained)], ["Late", `${number(known.late)} (${percent(known.late_share)})`], ["Allowed late", percent(this.job.late_share_target)], ["Trained twice at most", number(known.repeated)], ["Lost by Kafka", number(known.lost)], ["AUC, test-then-train", known.auc === null ? "not reported" : known.auc.toFixed(4)]]
+      ? [["Trained", number(known.trained)], ["Late", `${number(known.late)} (${percent(known.late_share)})`], ["Allowed late", percent(this.job.late_share_target)], ["Trained twice at most", number(known.repeated)], ["Lost by Kafka", number(known.lost)], ["AUC, test-then-train", known.auc === null ? "not reported" : known.auc.toFixed(4)], ...(Number.isFinite(known.sample_age_s) ? [["Age when trained", `${known.sample_age_s.toFixed(1)} s after the event`], ["Log loss", known.logloss.toFixed(4)]] : [])]
       : [];
     const scores = this.snapshot?.forecast?.scores || [];
     replace(

@@ -1,0 +1,76 @@
+"""Where the shards of a job are, in the store: addresses, secrets, and which slot lies on which."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Protocol
+
+import numpy as np
+import redis
+
+from services.store.connect import translating
+from services.store.errors import StateCorrupt
+from services.store.keys import Keys
+from services.trainer.ps.errors import ShardMissing
+from services.trainer.ps.link import ShardAddress
+from services.trainer.ps.placement import SlotMap
+
+
+class ShardDirectory(Protocol):
+    """Finds shards. Every method may raise StateUnavailable."""
+
+    def find(self, shard: int) -> ShardAddress:
+        """Where it is now. Raises ShardMissing."""
+        ...
+
+    def slots(self, shards: int) -> SlotMap:
+        """Which slot lies on which of so many shards; settled by whoever asks first."""
+        ...
+
+
+class RedisDirectory:
+    """Implements ShardDirectory on Redis. A shard that ends stays listed until it comes back elsewhere:
+    that it was there tells a restarted one that it has something to restore."""
+
+    def __init__(self, client: redis.Redis, keys: Keys, job: str) -> None:
+        self._client = client
+        self._job = job
+        self._shards = keys.shards(job)
+        self._slots = keys.slots(job)
+
+    def find(self, shard: int) -> ShardAddress:
+        with translating(self._client, f"HGET {self._shards}"):
+            raw = self._client.hget(self._shards, str(shard))
+        if raw is None:
+            raise ShardMissing(self._job, shard)
+        try:
+            return ShardAddress(**json.loads(raw))
+        except (ValueError, TypeError) as error:
+            raise StateCorrupt(self._shards, wrong=str(error), remedy="start the shard again") from error
+
+    def known(self, shard: int) -> bool:
+        """Whether such a shard has ever been there."""
+        with translating(self._client, f"HEXISTS {self._shards}"):
+            return bool(self._client.hexists(self._shards, str(shard)))
+
+    def enter(self, shard: int, address: ShardAddress) -> None:
+        """This is where the shard is from now on."""
+        with translating(self._client, f"HSET {self._shards}"):
+            self._client.hset(self._shards, str(shard), json.dumps(asdict(address)))
+
+    def slots(self, shards: int) -> SlotMap:
+        first = json.dumps(SlotMap.by_capacity([1.0] * shards).shard_of.tolist())
+        with translating(self._client, f"GET {self._slots}"):
+            self._client.set(self._slots, first, nx=True)
+            raw = self._client.get(self._slots)
+        try:
+            found = SlotMap(np.array(json.loads(raw or first), np.uint16))
+        except (ValueError, TypeError) as error:
+            raise StateCorrupt(self._slots, wrong=str(error), remedy="delete the key") from error
+        if int(found.shard_of.max()) >= shards:
+            wrong = f"places slots on {int(found.shard_of.max()) + 1} shards; the job has {shards}"
+            raise StateCorrupt(
+                self._slots, wrong=wrong, remedy="set parameters.shards back, or delete the key"
+            )
+        return found

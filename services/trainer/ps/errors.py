@@ -1,0 +1,37 @@
+"""What a worker meets at the parameter server.
+
+ShardError
+├── ShardUnavailable   nobody answers there: look where it is now, and ask again
+├── ShardMissing       the store knows no such shard: start it
+└── ShardRefused       it answers and says no: a person must look
+"""
+
+from __future__ import annotations
+
+
+class ShardError(Exception):
+    """Anything that keeps parameters from being pulled or pushed, in an expected way."""
+
+
+class ShardUnavailable(ShardError):
+    """No answer, or half of one."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"the parameter server's shard at {where} does not answer: {why}")
+
+
+class ShardMissing(ShardError):
+    """The store does not tell where it is."""
+
+    def __init__(self, job: str, shard: int) -> None:
+        super().__init__(
+            f"shard {shard} of job {job!r} is not in the store; "
+            f"start it: penstock shard --job {job} --shard {shard}"
+        )
+
+
+class ShardRefused(ShardError):
+    """The shard does not do what it was asked."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"the parameter server's shard at {where} refused: {why}")

@@ -1,0 +1,184 @@
+"""A shard's sockets: frames come in from many workers and are carried out one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import structlog
+
+from services.trainer.ps.desk import ShardDesk, Unfit
+from services.trainer.ps.wire import (
+    FRAME_BYTES_MAX,
+    REQUEST_HEAD,
+    Answer,
+    Flag,
+    Load,
+    Operation,
+    Verdict,
+)
+
+_log = structlog.get_logger(__name__)
+
+_WINDOW_S: Final = 1.0
+
+
+class ServiceTimes:
+    """How long requests take, over windows of a second: busy share and variability."""
+
+    def __init__(self) -> None:
+        self.busy = 0.0
+        self.service_cv2 = 0.0
+        self._began_s = time.monotonic()
+        self._count = 0
+        self._total_s = 0.0
+        self._squares = 0.0
+
+    def add(self, took_s: float) -> None:
+        """One request took this long."""
+        self._count += 1
+        self._total_s += took_s
+        self._squares += took_s * took_s
+
+    def turn(self) -> None:
+        """Close the window when it is long enough; an idle one has no variability to tell, so it is kept."""
+        now_s = time.monotonic()
+        passed_s = now_s - self._began_s
+        if passed_s < _WINDOW_S:
+            return
+        self.busy = min(1.0, self._total_s / passed_s)
+        if self._total_s > 0:
+            self.service_cv2 = max(0.0, self._count * self._squares / self._total_s**2 - 1.0)
+        self._began_s, self._count, self._total_s, self._squares = now_s, 0, 0.0, 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    operation: int
+    flags: int
+    keys: int
+    body: bytes
+    out: asyncio.StreamWriter
+
+
+class ShardServer:
+    """Serves one desk. `service_ms` makes each pull and push take at least so long, for demonstrations."""
+
+    def __init__(self, desk: ShardDesk, *, service_ms: float = 0.0) -> None:
+        self.desk = desk
+        self.secret = secrets.token_hex(16)
+        self.times = ServiceTimes()
+        self.bytes_in = self.bytes_out = self.requests = self.refused = 0
+        self._service_s = service_ms / 1000.0
+        self._calls: asyncio.Queue[_Call] = asyncio.Queue()
+        self._server: asyncio.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def start(self, host: str, port: int = 0) -> int:
+        """Listen; the port."""
+        self._server = await asyncio.start_server(self._connected, host, port, limit=1 << 20)
+        self._serving = asyncio.create_task(self._serve(), name="shard")
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Answer nothing more. What was asked and not answered was not done, as far as anybody knows."""
+        if self._server is not None:
+            self._server.close()
+        for out in list(self._open):
+            out.close()
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+    def figures(self) -> dict[str, float]:
+        """All that there is to tell of this shard."""
+        self.times.turn()
+        return {
+            **self.desk.figures(),
+            "busy": self.times.busy,
+            "queue": self._calls.qsize(),
+            "requests": self.requests,
+            "refused": self.refused,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+        }
+
+    async def _connected(self, source: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
+        self._open.add(out)
+        try:
+            if await self._greeted(source, out):
+                while True:
+                    await self._calls.put(await self._next(source, out))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the worker has left: what it asked for and did not hear of, it asks again
+        except Unfit as error:
+            _log.warning("connection_refused", why=str(error))
+        finally:
+            self._open.discard(out)
+            out.close()
+
+    async def _greeted(self, source: asyncio.StreamReader, out: asyncio.StreamWriter) -> bool:
+        call = await self._next(source, out)
+        if call.operation == Operation.HELLO and secrets.compare_digest(call.body, self.secret.encode()):
+            self._send(out, Answer(Verdict.OK, b"", self._load()))
+            return True
+        self._refuse(out, "the secret is wrong; workers read it from the store")
+        await out.drain()
+        return False
+
+    async def _next(self, source: asyncio.StreamReader, out: asyncio.StreamWriter) -> _Call:
+        head = await source.readexactly(REQUEST_HEAD.size)
+        length, operation, flags, _, keys = REQUEST_HEAD.unpack(head)
+        if length > FRAME_BYTES_MAX or 8 * keys > length:
+            raise Unfit(f"a frame of {length} bytes with {keys} keys is none of ours")
+        body = await source.readexactly(length)
+        self.bytes_in += REQUEST_HEAD.size + length
+        return _Call(operation, flags, keys, body, out)
+
+    async def _serve(self) -> None:
+        while True:
+            call = await self._calls.get()
+            began_s = time.monotonic()
+            self._answer(call)
+            left_s = began_s + self._service_s - time.monotonic()
+            if self._service_s and left_s > 0:
+                await asyncio.sleep(left_s)
+            self.times.add(time.monotonic() - began_s)
+            self.times.turn()
+
+    def _answer(self, call: _Call) -> None:
+        self.requests += 1
+        body = bytearray(call.body)  # arrays that may not be written to would be compiled for once more
+        keys = np.frombuffer(body, np.uint64, call.keys)
+        numbers = memoryview(body)[8 * call.keys :]
+        try:
+            operation = Operation(call.operation)
+            if operation is Operation.STATS:
+                found = json.dumps(self.figures()).encode()
+            else:
+                found = self.desk.answer(operation, Flag(call.flags), keys, numbers)
+        except ValueError as error:
+            self._refuse(call.out, str(error))
+        else:
+            self._send(call.out, Answer(Verdict.OK, found, self._load()))
+
+    def _refuse(self, out: asyncio.StreamWriter, why: str) -> None:
+        self.refused += 1
+        _log.warning("request_refused", why=why)
+        self._send(out, Answer(Verdict.REFUSED, why.encode(), self._load()))
+
+    def _send(self, out: asyncio.StreamWriter, answer: Answer) -> None:
+        if out.is_closing():
+            return
+        frame = answer.written()
+        self.bytes_out += len(frame)
+        out.write(frame)
+
+    def _load(self) -> Load:
+        return Load(self.times.busy, self.times.service_cv2, self.desk.version)

@@ -1,0 +1,207 @@
+"""A shard's life: restore, rewind what was lost, serve, keep snapshots, leave in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from services.control.errors import StateUnavailable
+from services.control.types import Shuffle
+from services.settings.root import Settings
+from services.settings.trainer import ParameterSettings
+from services.store.connect import connect_sync
+from services.store.keys import Keys
+from services.stream import position as stream_position
+from services.stream.errors import StreamError
+from services.stream.plan import StreamPlan
+from services.stream.ports import LeaseLedger
+from services.stream.redis_ledger import RedisLedger
+from services.stream.topic import Topic
+from services.trainer.ps.desk import ShardDesk
+from services.trainer.ps.directory import RedisDirectory
+from services.trainer.ps.errors import ShardMissing
+from services.trainer.ps.link import ShardAddress
+from services.trainer.ps.server import ShardServer
+from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
+from services.trainer.ps.table import Learning
+from services.trainer.ready import say_ready
+from shuffler.errors import NotOpened
+
+_log = structlog.get_logger(__name__)
+
+EXIT_LEFT: Final = 0
+EXIT_UNAVAILABLE: Final = 69
+_RETRY_S: Final = 0.5
+_LISTED_S: Final = 1.0
+"""Between two looks whether the store still names this process."""
+
+
+def run_shard(settings: Settings, job: str, shard: int, *, host: str, port: int, connect_s: float) -> int:
+    """Serve one shard of a job's parameters until SIGTERM or SIGINT; the exit code."""
+    try:
+        asyncio.run(_Shard(settings, job, shard).live(host, port, connect_s=connect_s))
+    except (StreamError, StateUnavailable, OSError) as error:
+        _log.critical("shard_gave_up", job=job, shard=shard, why=str(error))
+        return EXIT_UNAVAILABLE
+    _log.info("shard_left", job=job, shard=shard)
+    return EXIT_LEFT
+
+
+def learning_of(wanted: ParameterSettings) -> Learning:
+    """How the settings want parameters to follow their gradients."""
+    return Learning(
+        rate=wanted.learning_rate,
+        dense_rate=wanted.dense_learning_rate,
+        forget=wanted.forget,
+        admit_after=wanted.admit_after,
+    )
+
+
+class _Shard:
+    """One shard process."""
+
+    def __init__(self, settings: Settings, job: str, shard: int) -> None:
+        self._settings = settings
+        self._job = job
+        self._shard = shard
+        self._leases = settings.jobs[job].shuffle.mode is Shuffle.LEASES
+        wanted = self._wanted = settings.jobs[job].parameters
+        self._desk = ShardDesk(
+            row_size=1 + wanted.dim, rows_max=wanted.rows_max, learning=learning_of(wanted)
+        )
+        self._server = ShardServer(self._desk, service_ms=wanted.service_ms)
+        self._vault = SnapshotVault(
+            Path(wanted.directory) / job / f"shard-{shard}", kept=wanted.snapshots_kept
+        )
+        self._log = _log.bind(job=job, shard=shard)
+
+    async def live(self, host: str, port: int, *, connect_s: float) -> None:
+        """From the restored snapshot to the last one. Raises StreamError, StateUnavailable, OSError."""
+        leaving = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, leaving.set)
+        redis = self._settings.redis
+        plan = StreamPlan.of(self._job, self._settings.jobs[self._job])
+        with ExitStack() as stack:
+            client = stack.enter_context(closing(connect_sync(redis)))
+            ledger = RedisLedger(client, Keys(redis.prefix), self._job, plan.terms)
+            directory = RedisDirectory(client, Keys(redis.prefix), self._job)
+            known = await self._within(connect_s, directory, leaving)
+            snapshot = self._vault.latest()
+            if snapshot is not None:
+                snapshot.restore(self._desk)
+                self._log.info("snapshot_restored", rows=len(self._desk.table), clean=snapshot.clean)
+            if (known and snapshot is None) or (snapshot is not None and not snapshot.clean):
+                self._train_again(plan, ledger, Position() if snapshot is None else snapshot.position)
+            self._vault.open_again()
+            self._desk.warm_up()
+            bound = await self._server.start(host, port)
+            directory.slots(self._wanted.shards)
+            directory.enter(self._shard, ShardAddress(host, bound, self._server.secret))
+            self._log.info("shard_ready", pid=os.getpid(), host=host, port=bound)
+            say_ready()
+            await self._serve(directory, ledger, leaving)
+
+    async def _serve(self, directory: RedisDirectory, ledger: LeaseLedger, leaving: asyncio.Event) -> None:
+        """Until asked to leave, with a last snapshot, or until another process is this shard."""
+        superseded = asyncio.create_task(self._superseded(directory, leaving))
+        await self._keep_snapshots(ledger, leaving)
+        await self._server.close()
+        if await superseded:
+            self._log.error("shard_superseded", remedy="another process serves it; its snapshots count")
+        else:
+            await self._keep(ledger, clean=True)
+
+    async def _superseded(self, directory: RedisDirectory, leaving: asyncio.Event) -> bool:
+        """Whether the store names another process by the time this one leaves; then it leaves at once.
+
+        Workers that still push here would teach a shard that nobody restores.
+        """
+        while not await _happened(leaving, within_s=_LISTED_S):
+            try:
+                listed = await asyncio.to_thread(directory.find, self._shard)
+            except (StateUnavailable, ShardMissing):
+                continue  # nobody knows; the next look will tell
+            if listed.secret != self._server.secret:
+                leaving.set()
+                return True
+        return False
+
+    async def _within(self, connect_s: float, directory: RedisDirectory, leaving: asyncio.Event) -> bool:
+        """Whether this shard was there before; Redis has `connect_s` to tell."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + connect_s
+        while True:
+            try:
+                return directory.known(self._shard)
+            except StateUnavailable:
+                if loop.time() >= deadline_s or leaving.is_set():
+                    raise
+                await asyncio.sleep(_RETRY_S)
+
+    def _train_again(self, plan: StreamPlan, ledger: LeaseLedger, position: Position) -> None:
+        """What was trained after the snapshot is lost here: back to its watermark. Raises StreamError."""
+        try:
+            progress = ledger.progress()
+        except NotOpened:
+            return
+        if progress.trained == position.trained and progress.topic_id == position.topic_id:
+            return
+        same = progress.topic_id == position.topic_id
+        starts = {
+            partition: min(mark, position.watermarks.get(partition, 0) if same else 0)
+            for partition, mark in progress.watermarks.items()
+        }
+        with closing(Topic(self._settings.kafka, plan.topic, plan.group)) as topic:
+            starts = stream_position.rewind(topic, ledger, starts)
+        again = sum(progress.watermarks[p] - start for p, start in starts.items() if p in progress.watermarks)
+        self._log.warning(
+            "ledger_rewound", samples_again=max(0, again), why="this shard lost what they taught"
+        )
+
+    async def _keep_snapshots(self, ledger: LeaseLedger, leaving: asyncio.Event) -> None:
+        """One as soon as the ledger is open, then one every `snapshot_s`."""
+        wait_s = _RETRY_S
+        while not await _happened(leaving, within_s=wait_s):
+            wait_s = self._wanted.snapshot_s if await self._keep(ledger) else _RETRY_S
+
+    async def _keep(self, ledger: LeaseLedger, *, clean: bool = False) -> bool:
+        """The watermark first, then the parameters: a sample may be in twice, and is never missing."""
+        try:
+            position = await self._position(ledger)
+        except NotOpened:
+            if self._leases and not clean:
+                return False
+            position = Position()  # Kafka's own groups know how far they are
+        except StreamError as error:
+            self._log.warning("snapshot_postponed", why=str(error))
+            return False
+        snapshot = Snapshot.of(self._desk, position, clean=clean)
+        try:
+            path = await asyncio.to_thread(self._vault.write, snapshot)
+        except OSError as error:
+            self._log.error(
+                "snapshot_failed", why=str(error), remedy="make room; the snapshot before it is still whole"
+            )
+            return True
+        self._log.info("snapshot_kept", path=path.name, **self._server.figures())
+        return True
+
+    async def _position(self, ledger: LeaseLedger) -> Position:
+        progress = await asyncio.to_thread(ledger.progress)
+        return Position(dict(progress.watermarks), progress.trained, progress.topic_id)
+
+
+async def _happened(event: asyncio.Event, *, within_s: float) -> bool:
+    try:
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

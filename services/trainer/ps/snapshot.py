@@ -1,0 +1,166 @@
+"""A shard's parameters on disk, with the position in the stream that they are good for.
+
+One file each, `<number>.npz`; zip's checksums tell a damaged one. It is written under another name,
+forced to the disk and then renamed: a snapshot is there whole or not at all. One written by a shard
+that left in order is called `<number>.clean.npz`: nothing was trained after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from services.samples.layout import Floats
+from services.trainer.ps.desk import ShardDesk
+from services.trainer.ps.table import TableRows
+
+_log = structlog.get_logger(__name__)
+
+FORMAT: Final = 1
+_CLEAN: Final = ".clean.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the stream was trained when the parameters were copied, or a little less."""
+
+    watermarks: Mapping[int, int] = field(default_factory=dict)
+    trained: int = 0
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A shard's parameters at a position."""
+
+    position: Position
+    table: TableRows
+    dense: Floats
+    dense_squares: Floats
+    version: int
+    clean: bool = False
+
+    @classmethod
+    def of(cls, desk: ShardDesk, position: Position, *, clean: bool = False) -> Snapshot:
+        """A copy of the desk's parameters. `position` was read before: so none of its samples is missing."""
+        return cls(
+            position,
+            desk.table.content(),
+            desk.dense.values.copy(),
+            desk.dense.squares.copy(),
+            desk.version,
+            clean,
+        )
+
+    def restore(self, desk: ShardDesk) -> None:
+        """Give the desk these parameters."""
+        desk.table.restore(self.table)
+        desk.dense.restore(self.dense.copy(), self.dense_squares.copy())
+        desk.version = self.version
+
+
+class SnapshotVault:
+    """The snapshots of one shard, the newest `kept` of them."""
+
+    def __init__(self, directory: Path, *, kept: int = 3) -> None:
+        self._directory = directory
+        self._kept = kept
+
+    def write(self, snapshot: Snapshot) -> Path:
+        """Keep it, and drop the oldest. Raises OSError: then what was there before still is."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        number = max((_number(path) for path in self._all()), default=0) + 1
+        path = self._directory / f"{number:010d}{_CLEAN if snapshot.clean else '.npz'}"
+        draft = self._directory / f".{number:010d}.{os.getpid()}"
+        try:
+            with draft.open("wb") as file:
+                np.savez(file, allow_pickle=False, **_arrays(snapshot))
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
+        self._force_directory()
+        for old in self._all()[: -self._kept]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def latest(self) -> Snapshot | None:
+        """The newest that can be read. A damaged one is told of, and the one before it taken."""
+        for path in reversed(self._all()):
+            try:
+                return _read(path)
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                _log.error(
+                    "snapshot_damaged", path=str(path), why=str(error), remedy="the one before is used"
+                )
+        return None
+
+    def open_again(self) -> None:
+        """From now on more is trained than the newest snapshot has: it is no longer called clean."""
+        for path in self._all():
+            if path.name.endswith(_CLEAN):
+                path.rename(path.with_name(path.name.removesuffix(_CLEAN) + ".npz"))
+
+    def _all(self) -> list[Path]:
+        return sorted(self._directory.glob("[0-9]*.npz"), key=_number)
+
+    def _force_directory(self) -> None:
+        handle = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.partition(".")[0])
+
+
+def _arrays(snapshot: Snapshot) -> dict[str, NDArray[Any]]:
+    position = snapshot.position
+    about = {
+        "format": FORMAT,
+        "watermarks": {str(partition): offset for partition, offset in position.watermarks.items()},
+        "trained": position.trained,
+        "topic_id": position.topic_id,
+        "version": snapshot.version,
+    }
+    table = snapshot.table
+    return {
+        "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
+        "keys": table.keys,
+        "rows": table.rows,
+        "squares": table.squares,
+        "used": table.used,
+        "dense": snapshot.dense,
+        "dense_squares": snapshot.dense_squares,
+    }
+
+
+def _read(path: Path) -> Snapshot:
+    with np.load(path, allow_pickle=False) as arrays:
+        about = json.loads(arrays["about"].tobytes())
+        if about["format"] != FORMAT:
+            raise ValueError(f"it has format {about['format']}; this Penstock reads {FORMAT}")
+        watermarks = {int(partition): int(offset) for partition, offset in about["watermarks"].items()}
+        return Snapshot(
+            Position(watermarks, int(about["trained"]), about["topic_id"]),
+            TableRows(arrays["keys"], arrays["rows"], arrays["squares"], arrays["used"]),
+            arrays["dense"],
+            arrays["dense_squares"],
+            int(about["version"]),
+            clean=path.name.endswith(_CLEAN),
+        )

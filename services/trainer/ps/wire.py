@@ -1,0 +1,122 @@
+"""What goes between worker and shard: a head, keys, numbers. Little-endian, lengths first.
+
+| request   | answer                       |
+|-----------|------------------------------|
+| HELLO     | the shard's secret is right  |
+| PULL keys | their rows, the dense part   |
+| PUSH keys, gradients, the dense gradient | that they are taken in |
+| BEGIN dense | that the dense part has started |
+| STATS     | JSON                         |
+
+A request is head (length of what follows it, operation, flags, keys) and body; an answer likewise, with
+the shard's load on the way: its busy share, the variability of its service, its version.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final
+
+import numpy as np
+
+from services.samples.layout import Floats, Ids
+
+FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
+"""A frame that claims more is no frame of ours."""
+
+REQUEST_HEAD: Final = struct.Struct("<IBBHI")
+ANSWER_HEAD: Final = struct.Struct("<IBBHIffQ")
+_SCALE: Final = struct.Struct("<f")
+
+
+class Operation(IntEnum):
+    """What is asked for."""
+
+    HELLO = 1
+    PULL = 2
+    PUSH = 3
+    BEGIN = 4
+    STATS = 5
+
+
+class Flag(IntFlag):
+    """How."""
+
+    NONE = 0
+    HALF = 1
+    """Numbers of rows travel in 16 bits."""
+    DENSE = 2
+    """The dense part, or its gradient, is behind the rows."""
+
+
+class Verdict(IntEnum):
+    """How it went."""
+
+    OK = 0
+    REFUSED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a shard."""
+
+    operation: Operation
+    keys: Ids
+    numbers: bytes = b""
+    flags: Flag = Flag.NONE
+
+    def written(self) -> bytes:
+        """For the wire."""
+        body = self.keys.tobytes() + self.numbers
+        return REQUEST_HEAD.pack(len(body), self.operation, self.flags, 0, len(self.keys)) + body
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How a shard is doing, told with every answer."""
+
+    busy: float = 0.0
+    service_cv2: float = 0.0
+    version: int = 0
+    """Pushes taken in since the shard came into being."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A shard's answer."""
+
+    verdict: Verdict
+    body: bytes
+    load: Load
+
+    def written(self) -> bytes:
+        """For the wire."""
+        load = self.load
+        head = ANSWER_HEAD.pack(
+            len(self.body), self.verdict, 0, 0, 0, load.busy, load.service_cv2, load.version
+        )
+        return head + self.body
+
+
+def pack_rows(rows: Floats, flags: Flag) -> bytes:
+    """Rows as bytes; in 16 bits as shares of the largest, so that small gradients do not vanish."""
+    if not flags & Flag.HALF:
+        return rows.tobytes()
+    largest = float(np.abs(rows).max(initial=0.0)) or 1.0
+    return _SCALE.pack(largest) + (rows / np.float32(largest)).astype(np.float16).tobytes()
+
+
+def rows_bytes(count: int, row_size: int, flags: Flag) -> int:
+    """How long `pack_rows` makes so many rows."""
+    return _SCALE.size + 2 * count * row_size if flags & Flag.HALF else 4 * count * row_size
+
+
+def unpack_rows(body: memoryview | bytes, count: int, row_size: int, flags: Flag) -> Floats:
+    """What `pack_rows` packed."""
+    if not flags & Flag.HALF:
+        return np.frombuffer(body, np.float32, count * row_size).reshape(count, row_size)
+    (largest,) = _SCALE.unpack_from(body)
+    halves = np.frombuffer(body, np.float16, count * row_size, offset=_SCALE.size)
+    return (halves.astype(np.float32) * np.float32(largest)).reshape(count, row_size)

@@ -1,0 +1,206 @@
+"""Workers pull and push over sockets: right, in halves, on several shards, and when shards go away."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from threading import Thread
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.samples.layout import Floats, Ids
+from services.trainer.ps.client import ParameterClient
+from services.trainer.ps.errors import ShardMissing, ShardRefused, ShardUnavailable
+from services.trainer.ps.link import ShardAddress, ShardLink
+from services.trainer.ps.placement import keys_of
+from services.trainer.ps.server import ServiceTimes
+from services.trainer.ps.wire import Flag, Operation, Request, pack_rows, rows_bytes, unpack_rows
+from tests.trainer.ps.shards import ListedShards, address_of, desk, serving
+from tests.waiting import eventually
+
+IDS = np.array([[1, 10], [2, 10], [1, 11]], np.uint64)
+DENSE = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+NOBODY: Ids = np.empty(0, np.uint64)
+
+
+def client_of(directory: ListedShards, *, shards: int = 1, half: bool = False) -> ParameterClient:
+    return ParameterClient(
+        directory, shards=shards, row_size=3, half=half, timeout_s=10.0, patient=lambda: False
+    )
+
+
+def flat(gradient: Floats) -> Floats:
+    return gradient.reshape(-1, 3)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("half", [False, True])
+def test_what_is_pushed_is_pulled_by_others_and_equal_ids_are_sent_once(shards: int, half: bool) -> None:
+    directory, desks = ListedShards(), [desk() for _ in range(shards)]
+    with ExitStack() as stack:
+        for number, shard in enumerate(desks):
+            directory.addresses[number] = address_of(stack.enter_context(serving(shard)))
+        one, other = client_of(directory, shards=shards, half=half), client_of(directory, shards=shards)
+        one.begin(DENSE)
+        keyed = one.keyed(IDS)
+        before = one.pull(keyed)
+
+        gradients = np.ones((3, 2, 3), np.float32)
+        one.push(keyed, gradients, np.ones(4, np.float32))
+        after = other.pull(other.keyed(IDS))
+        for client in (one, other):
+            client.close()
+
+    assert len(keyed.keys) == 4
+    assert before.rows.shape == (3, 2, 3)
+    assert np.array_equal(before.rows[0, 0], before.rows[2, 0]), "the same id of the same field"
+    assert not np.array_equal(before.rows[0, 1], before.rows[2, 1])
+    assert before.dense.tolist() == DENSE.tolist()
+    # Adagrad's first step is as long for any gradient: the rate over the root of the mean square.
+    assert after.rows == pytest.approx(before.rows - 0.05, abs=2e-4)
+    assert after.dense == pytest.approx(DENSE - 0.01)
+    assert sum(len(shard.table) for shard in desks) == 4
+    assert all(len(shard.table) for shard in desks)
+
+
+@given(
+    rows=st.integers(0, 6).flatmap(
+        lambda count: st.lists(st.floats(-1e4, 1e4, width=32), min_size=3 * count, max_size=3 * count)
+    )
+)
+def test_rows_travel_whole_or_in_halves(rows: list[float]) -> None:
+    table = np.array(rows, np.float32).reshape(-1, 3)
+    for flags in (Flag.NONE, Flag.HALF):
+        packed = pack_rows(table, flags)
+
+        assert len(packed) == rows_bytes(len(table), 3, flags)
+        largest = float(np.abs(table).max(initial=0.0))
+        assert unpack_rows(packed, len(table), 3, flags) == pytest.approx(table, abs=largest * 1e-3)
+    assert np.array_equal(unpack_rows(pack_rows(table, Flag.NONE), len(table), 3, Flag.NONE), table)
+
+
+def test_gradients_of_one_id_are_added_up_before_they_are_sent() -> None:
+    keyed = client_of(ListedShards()).keyed(IDS)
+    gradients = np.arange(18, dtype=np.float32).reshape(3, 2, 3)
+
+    sums = keyed.summed(gradients)
+
+    first = int(keyed.place[0, 0])
+    assert sums[first].tolist() == (gradients[0, 0] + gradients[2, 0]).tolist()
+    assert sums[keyed.place[1, 0]].tolist() == gradients[1, 0].tolist()
+    assert set(keyed.keys.tolist()) == set(keys_of(IDS).ravel().tolist())
+
+
+def test_a_gradient_that_is_no_number_is_refused_and_moves_nothing() -> None:
+    directory, shard = ListedShards(), desk()
+    with serving(shard) as server:
+        directory.addresses[0] = address_of(server)
+        client = client_of(directory)
+        client.begin(DENSE)
+        keyed = client.keyed(IDS)
+        before = client.pull(keyed)
+        wrong = np.ones((3, 2, 3), np.float32)
+        wrong[1, 1, 1] = np.nan
+        with pytest.raises(ShardRefused, match="not finite"):
+            client.push(keyed, wrong, np.ones(4, np.float32))
+        with pytest.raises(ShardRefused, match="has 4"):
+            client.push(keyed, np.ones((3, 2, 3), np.float32), np.ones(2, np.float32))
+
+        assert np.array_equal(client.pull(keyed).rows, before.rows)
+        client.close()
+    assert shard.version == 0
+    assert server.refused == 2
+
+
+def test_whoever_does_not_know_the_secret_is_refused() -> None:
+    with serving(desk()) as server:
+        address = address_of(server)
+        with pytest.raises(ShardRefused, match="secret is wrong"):
+            ShardLink(ShardAddress(address.host, address.port, "guess"), timeout_s=10.0)
+
+
+@pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00"])
+def test_noise_on_the_port_harms_nobody(noise: bytes) -> None:
+    with serving(desk()) as server:
+        address = address_of(server)
+        with socket.create_connection((address.host, address.port), timeout=10) as stranger:
+            stranger.sendall(noise)
+            stranger.shutdown(socket.SHUT_WR)
+            while stranger.recv(1024):
+                pass
+        link = ShardLink(address, timeout_s=10.0)
+
+        assert link.ask(Request(Operation.STATS, NOBODY)).body.startswith(b'{"rows": 0')
+        link.close()
+
+
+def test_a_shard_that_is_not_listed_or_not_there_is_named() -> None:
+    directory = ListedShards()
+    client = client_of(directory)
+    with pytest.raises(ShardMissing, match="penstock shard --job clicks --shard 0"):
+        client.pull(client.keyed(IDS))
+    with serving(desk()) as server:
+        directory.addresses[0] = address_of(server)
+    with pytest.raises(ShardUnavailable, match="does not answer"):
+        client.pull(client.keyed(IDS))
+
+
+def test_a_worker_waits_for_a_shard_that_comes_back_elsewhere_with_what_it_had() -> None:
+    directory, shard = ListedShards(), desk()
+    client = ParameterClient(directory, shards=1, row_size=3)
+    with serving(shard) as server:
+        directory.addresses[0] = address_of(server)
+        client.begin(DENSE)
+        keyed = client.keyed(IDS)
+        client.pull(keyed)
+
+    pushing = Thread(
+        target=client.push, args=(keyed, np.ones((3, 2, 3), np.float32), np.ones(4, np.float32)), daemon=True
+    )
+    pushing.start()
+    with serving(shard) as server:
+        directory.addresses[0] = address_of(server)
+        pushing.join(30)
+        assert not pushing.is_alive()
+        assert shard.version == 1
+        client.close()
+
+
+def test_every_answer_tells_how_busy_the_shard_is() -> None:
+    directory, shard = ListedShards(), desk()
+    with serving(shard, service_ms=20.0) as server:
+        directory.addresses[0] = address_of(server)
+        client = client_of(directory)
+        client.begin(DENSE)
+
+        def busy() -> bool:
+            client.pull(client.keyed(IDS))
+            return client.loads[0].busy > 0.5
+
+        eventually(busy, every_s=0.0, what="a busy shard told so")
+        figures = server.figures()
+        client.close()
+    assert figures["rows"] == 4
+    assert figures["bytes_in"] > 0
+    assert figures["bytes_out"] > figures["requests"] * 36
+    assert {"queue", "evicted", "unknown", "version"} <= figures.keys()
+
+
+def test_equal_service_times_have_no_variability(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("services.trainer.ps.server.time.monotonic", lambda: now_s[0])
+    times = ServiceTimes()
+    for _ in range(10):
+        times.add(0.05)
+    now_s[0] = 1.0
+    times.turn()
+    assert [times.busy, times.service_cv2] == pytest.approx([0.5, 0.0], abs=1e-9)
+
+    for took_s in (0.0, 0.2):
+        times.add(took_s)
+    now_s[0] = 2.0
+    times.turn()
+    assert [times.busy, times.service_cv2] == pytest.approx([0.2, 1.0])

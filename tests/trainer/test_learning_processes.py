@@ -1,0 +1,187 @@
+"""Workers and shards as processes: they learn, and whoever is killed, nothing is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.control.training_quality import TrainingQuality, pooled
+from services.settings import Settings
+from services.store.connect import connect
+from services.store.keys import Keys
+from services.store.reports import RedisReports
+from services.traffic.clicks import ClickMaker
+from services.trainer.ps.snapshot import SnapshotVault
+from shuffler.errors import NotOpened
+from shuffler.lease import Progress
+from tests.servers.kafka import KafkaUnderTest
+from tests.stream.streams import JOB, progress_of, settings_for
+from tests.trainer.learning import Cluster, send_clicks
+from tests.trainer.test_dead_letters import consumed
+from tests.waiting import eventually, eventually_async
+
+PARTITIONS = 3
+
+
+@pytest.fixture
+def settings(kafka: KafkaUnderTest, redis_url: str, group: str, tmp_path: Path) -> Settings:
+    return settings_for(
+        kafka.bootstrap,
+        redis_url,
+        kafka.new_topic(PARTITIONS),
+        group,
+        worker={"batch": 64, "device": "numpy"},
+        parameters={"directory": str(tmp_path / "parameters"), "shards": 2, "snapshot_s": 0.3, "dim": 4},
+        shuffle={"start": "earliest", "lease_ttl_s": 2.0},
+    )
+
+
+@pytest.fixture
+def lone(settings: Settings, tmp_path: Path) -> Iterator[Cluster]:
+    """With one shard."""
+    job = settings.jobs[JOB]
+    alone = job.model_copy(update={"parameters": job.parameters.model_copy(update={"shards": 1})})
+    made = Cluster(settings.model_copy(update={"jobs": {JOB: alone}}), tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def cluster(settings: Settings, tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(settings, tmp_path)
+    yield made
+    made.end()
+
+
+def snapshots(settings: Settings, shard: int = 0) -> SnapshotVault:
+    return SnapshotVault(Path(settings.jobs[JOB].parameters.directory) / JOB / f"shard-{shard}")
+
+
+def saved(settings: Settings, *, trained: int) -> None:
+    """Until both shards have a snapshot in which so many are trained."""
+
+    def there() -> bool:
+        found = [snapshots(settings, shard).latest() for shard in range(2)]
+        return all(snapshot is not None and snapshot.position.trained >= trained for snapshot in found)
+
+    eventually(there, within_s=60, what="a snapshot of each shard")
+
+
+def trained(settings: Settings, count: int) -> Progress:
+    def enough() -> bool:
+        try:
+            return progress_of(settings).trained >= count
+        except NotOpened:
+            return False
+
+    eventually(enough, within_s=90, what=f"{count} trained")
+    return progress_of(settings)
+
+
+def all_trained(settings: Settings) -> Progress:
+    def over() -> bool:
+        progress = progress_of(settings)
+        return progress.watermarks == progress.ends and not progress.out
+
+    eventually(over, within_s=90, what="everything trained")
+    return progress_of(settings)
+
+
+async def test_workers_learn_tell_how_well_and_put_poison_aside(
+    cluster: Cluster, settings: Settings, kafka: KafkaUnderTest
+) -> None:
+    kafka.create_topic(f"{settings.jobs[JOB].topic}.dead-letter", 1)
+    count = send_clicks(settings, 15_000, maker=ClickMaker(users=50, items=30), among=b"not a sample")
+    worker = cluster.worker("w0")
+    for number in range(2):
+        cluster.shard(number)
+    worker.wait_until_ready()
+    client = connect(settings.redis)
+    reports = RedisReports(client, Keys(settings.redis.prefix), JOB)
+
+    async def told() -> TrainingQuality | None:
+        quality = pooled(report.quality for report in await reports.reports())
+        return quality if quality is not None and quality.samples >= 10_000 and quality.rejected else None
+
+    quality = await eventually_async(told, within_s=90, what="a report on 10,000 samples")
+    (report,) = await reports.reports()
+    await client.aclose()
+
+    assert quality is not None
+    assert quality.auc is not None
+    assert quality.auc > 0.65
+    assert quality.rejected == 1
+    assert 0 < quality.sample_age_s < 120
+    assert {load.name for load in report.resources} == {"shard-0", "shard-1"}
+    assert report.batch == 64
+    assert trained(settings, count).trained == count
+    assert worker.ask_to_leave() == 0, worker.said()
+    (letter,) = consumed(settings.kafka.bootstrap, f"{settings.jobs[JOB].topic}.dead-letter", 1)
+    assert letter.value() == b"not a sample"
+
+
+def test_a_killed_worker_and_a_killed_shard_cost_repeats_and_nothing_else(
+    cluster: Cluster, settings: Settings
+) -> None:
+    maker = ClickMaker(users=50, items=30)
+    shards = [cluster.shard(number).wait_until_ready() for number in range(2)]
+    first = send_clicks(settings, 6_000, maker=maker)
+    victim, survivor = cluster.worker("w0"), cluster.worker("w1")
+    survivor.wait_until_ready()
+    victim.wait_until_ready()
+    trained(settings, first // 3)
+    victim.kill()
+    trained(settings, first)
+    saved(settings, trained=first)
+
+    send_clicks(settings, 6_000, maker=maker)
+    trained(settings, first + 500)
+    shards[1].kill()
+    again = cluster.shard(1).wait_until_ready()
+    progress = all_trained(settings)
+
+    assert sum(progress.watermarks.values()) == 12_000
+    assert progress.lost == 0
+    assert not progress.quarantined
+    assert "snapshot_restored" in again.said()
+    assert "ledger_rewound" in again.said()
+    assert survivor.process.poll() is None, "it waited for the shard"
+    assert survivor.ask_to_leave() == 0, survivor.said()
+
+
+def test_a_shard_that_left_in_order_repeats_nothing_and_one_that_lost_its_directory_everything(
+    lone: Cluster,
+) -> None:
+    settings, shard = lone.settings, lone.shard().wait_until_ready()
+    count = send_clicks(settings, 1_000, maker=ClickMaker(users=50, items=30))
+    worker = lone.worker("w0").wait_until_ready()
+    trained(settings, count)
+    before = lone.dense()
+
+    assert shard.ask_to_leave() == 0, shard.said()
+    back = lone.shard().wait_until_ready()
+    assert lone.dense() == before
+    assert "ledger_rewound" not in back.said()
+    assert progress_of(settings).trained == count
+
+    usurper = lone.shard().wait_until_ready()
+    assert back.process.wait(60) == 0
+    assert "shard_superseded" in back.said()
+    usurper.kill()
+    for path in (Path(settings.jobs[JOB].parameters.directory) / JOB / "shard-0").iterdir():
+        path.unlink()
+    empty = lone.shard().wait_until_ready()
+    assert "ledger_rewound" in empty.said()
+    assert trained(settings, 2 * count).lost == 0
+    assert all_trained(settings).watermarks == progress_of(settings).ends
+    assert worker.ask_to_leave() == 0, worker.said()
+
+
+def test_a_worker_whose_parameter_server_never_answers_gives_up(cluster: Cluster, settings: Settings) -> None:
+    send_clicks(settings, 10, maker=ClickMaker(users=5, items=3))
+    worker = cluster.worker("w0", "--connect-s", "1")
+
+    assert worker.process.wait(60) == 69
+    assert "penstock shard --job clicks --shard 0" in worker.said()
