@@ -101,8 +101,10 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
 
 
 def _standbys_now(seen: Observation, state: ControlState) -> int:
-    """How many of those asked for are there to stand by."""
-    return min(state.standbys, seen.pool.requested)
+    """How many of those asked for are there to stand by: training comes first where some were refused."""
+    if state.planned is None:
+        return 0
+    return min(state.standbys, max(0, seen.pool.requested - (state.planned - state.standbys)))
 
 
 def _size(

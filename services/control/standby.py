@@ -7,7 +7,7 @@ from dataclasses import replace
 from estimator.capacity import LearnedCapacity
 from estimator.situation import Sizing
 from estimator.standbys import Standbys, standbys_for
-from services.control.types import Observation, Policy, PoolState, Shuffle, WorkerPhase
+from services.control.types import Mode, Observation, Policy, PoolState, Shuffle, WorkerPhase
 from shuffler.assignment import Assignment
 
 LOADED = (WorkerPhase.READY, WorkerPhase.STANDBY)
@@ -33,8 +33,10 @@ def loaded(pool: PoolState) -> int:
 
 
 def keeps_standbys(seen: Observation, policy: Policy) -> bool:
-    """Standing by is having no lease: without leases, or on a pool that cannot, nobody does."""
-    return policy.standbys != 0 and policy.shuffle is Shuffle.LEASES and seen.can_stand_by
+    """Standing by is having no lease: without leases, or on a pool that cannot, nobody does. Nor does
+    anybody in shadow mode, where the workers are somebody else's."""
+    able = seen.can_stand_by and policy.shuffle is Shuffle.LEASES and policy.mode is Mode.ACT
+    return able and policy.standbys != 0
 
 
 def wanted(

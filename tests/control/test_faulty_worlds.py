@@ -23,7 +23,7 @@ from services.control.errors import (
 from services.control.loop import JobLoop, Ports, Tick
 from services.control.safety import SafetyLimits
 from services.control.types import PoolResize, PoolState, Reason
-from services.settings.job import SafetySettings
+from services.settings.safety import SafetySettings
 from tests.control.fakes import (
     FakeClock,
     FakeLeadership,

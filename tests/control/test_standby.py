@@ -16,6 +16,7 @@ from services.control.standby import standing_by
 from services.control.types import (
     ControlState,
     Decision,
+    Mode,
     Observation,
     Override,
     Policy,
@@ -152,6 +153,23 @@ def test_without_leases_nobody_stands_by(shuffle: Shuffle) -> None:
     policy = replace(keeping(2), shuffle=shuffle)
 
     assert tick(ControlState(), policy, a_pool(1), rate=250).standbys == 0
+
+
+def test_nobody_is_told_to_stand_by_in_shadow_mode() -> None:
+    decision = tick(ControlState(), replace(keeping(2), mode=Mode.RECOMMEND), a_pool(5), rate=250)
+
+    assert (decision.standbys, active_of(decision)) == (0, None)
+
+
+def test_where_the_platform_gives_too_few_those_that_are_there_train() -> None:
+    """Five were asked for, two of them to stand by; it stayed at three."""
+    asked = tick(ControlState(), keeping(2), a_pool(1), rate=250)
+
+    again = tick(asked, keeping(2), a_pool(3), rate=250)
+
+    assert again.planned == 5
+    assert active_of(again) == ("w-0", "w-1", "w-2")
+    assert again.reason is not Reason.TRAFFIC_RISE, "three train what comes; the rest is for the bench"
 
 
 def test_nobody_stands_by_in_a_pool_that_cannot() -> None:

@@ -13,7 +13,7 @@ from services.control.errors import PoolUnavailable, TrafficUnavailable
 from services.control.loop import Ports, Tick
 from services.control.ports import Telemetry
 from services.control.training_quality import TrainingQuality
-from services.control.types import PoolState, WorkerReport
+from services.control.types import PoolState, Reason, WorkerReport
 from services.controller import controller as controller_module
 from services.controller.controller import Controller
 from services.controller.desk import Caller
@@ -145,6 +145,23 @@ async def test_a_job_that_cannot_be_measured_holds_while_another_is_resized(wiri
         await eventually_async(lambda: "busy" in wiring.pools and wiring.pools["busy"].asked, what="a resize")
 
     assert wiring.pools["away"].asked == []
+
+
+async def test_the_jobs_of_a_controller_share_what_the_fleet_may(wiring: FakeWiring) -> None:
+    jobs = {job: {"topic": job, "scaling": REACTIVE} for job in ("clicks", "views", "orders")}
+    settings = Settings.model_validate({"controller": {"resizes_per_hour": 2}, "jobs": jobs})
+    for job in jobs:
+        wiring.fake_meters[job] = FakeMeter(wiring.clock, rate=4500)
+
+    async with running(Controller(settings, wiring, CollectorRegistry())) as ticks:
+        await eventually_async(
+            lambda: all(len([t for t in ticks if t.job == job]) >= 5 for job in jobs),
+            what="five ticks of each",
+        )
+
+    assert sorted(len(wiring.pools[job].asked) for job in jobs) == [0, 1, 1]
+    held = {t.decision.reason for t in ticks if t.decision and t.decision.resize is None}
+    assert Reason.FLEET_RESIZE_RATE in held
 
 
 async def test_a_follower_opens_nothing_until_it_leads(wiring: FakeWiring) -> None:
