@@ -60,11 +60,11 @@ test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, n
 # The tests of ledger, store and meter contract on servers in containers, then the compose stack.
 ON_CONTAINERS := tests/stream/test_redis_ledger.py tests/stream/test_ledger_contract.py tests/stream/test_stream.py \
   tests/store/test_state_stores.py tests/store/test_jobs.py tests/store/test_leadership.py tests/store/test_telemetry.py \
-  tests/meter/test_contract.py tests/embedded/test_fixtures.py
+  tests/meter/test_contract.py
 
 .PHONY: test-docker
 test-docker: $(VENV)/.installed-dev ## Test on Kafka and Redis in containers, and the compose stack (needs a Docker engine).
-	$(BIN)/pytest --kafka container --redis container $(ON_CONTAINERS) $(ARGS)
+	$(BIN)/pytest --kafka container --redis container -k 'not apache and not embedded' $(ON_CONTAINERS) $(ARGS)
 	$(BIN)/pytest tests/integration $(ARGS)
 
 .PHONY: test-kubernetes
