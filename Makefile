@@ -60,18 +60,20 @@ test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, n
 # The tests of ledger, store and meter contract on servers in containers, then the compose stack.
 ON_CONTAINERS := tests/stream/test_redis_ledger.py tests/stream/test_ledger_contract.py tests/stream/test_stream.py \
   tests/store/test_state_stores.py tests/store/test_jobs.py tests/store/test_leadership.py tests/store/test_telemetry.py \
-  tests/meter/test_contract.py tests/embedded/test_fixtures.py
+  tests/meter/test_contract.py
 
 .PHONY: test-docker
 test-docker: $(VENV)/.installed-dev ## Test on Kafka and Redis in containers, and the compose stack (needs a Docker engine).
-	$(BIN)/pytest --kafka container --redis container $(ON_CONTAINERS) $(ARGS)
+	$(BIN)/pytest --kafka container --redis container -k 'not apache and not embedded' $(ON_CONTAINERS) $(ARGS)
 	$(BIN)/pytest tests/integration $(ARGS)
 
 .PHONY: test-kubernetes
 test-kubernetes: $(VENV)/.installed-dev ## Test pool and manifests on the cluster of PENSTOCK_TEST_KUBECONFIG.
 	@test -n "$$PENSTOCK_TEST_KUBECONFIG" \
 	  || { echo "name a cluster to test on: PENSTOCK_TEST_KUBECONFIG=~/.kube/config make test-kubernetes" >&2; exit 1; }
-	$(BIN)/pytest tests/actuator tests/deploy -m kubernetes $(ARGS)
+	# Alone: it takes all GPUs that there are, and restarts the API server. The others mostly wait for pods.
+	$(BIN)/pytest tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
+	$(BIN)/pytest -n 4 tests/actuator tests/deploy --ignore tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
 
 # Apart from .venv, as the forecasting models are.
 RAY_VENV := .venv-ray

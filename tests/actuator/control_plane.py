@@ -84,6 +84,7 @@ class PlaneRig:
     async def clear(self) -> None:
         await self.scale_by_hand(0)
         await delete(self.admin, f"{self.workloads}/ads")
+        await delete(self.admin, self.pods)  # now: a pod that is slow to go keeps its GPU from the next test
         await delete(self.admin, f"/api/v1/namespaces/{self.namespace}")
 
     def _path_of(self, document: Object) -> str:

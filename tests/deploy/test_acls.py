@@ -1,4 +1,4 @@
-"""The ACLs of docs/security.md are enough for every component, on a broker that refuses everything else."""
+"""The ACLs of docs/security.md are enough for every component, on servers that refuse everything else."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
+from redis import Redis
 
 from services.embedded.apache import ApacheKafka
 from services.embedded.ports import free_ports
@@ -126,7 +127,20 @@ def committed(server: ApacheKafka) -> int:
     return sum(max(0, one.offset) for one in found)
 
 
-def test_the_documented_acls_are_enough_for_all(guarded: ApacheKafka, redis_url: str, tmp_path: Path) -> None:
+@pytest.fixture
+def restricted_redis(redis_url: str) -> Iterator[str]:
+    """The URL of a user with the rights of the documented line, and no others."""
+    page = (DEPLOY.parent / "docs" / "security.md").read_text(encoding="utf-8")
+    (rules,) = re.findall(r"^user penstock (.*)$", page, re.M)
+    with Redis.from_url(redis_url) as administrator:
+        administrator.execute_command("ACL", "SETUSER", "penstock", *rules.split())
+        yield redis_url.replace("redis://", "redis://penstock:PASSWORD@")
+        administrator.execute_command("ACL", "DELUSER", "penstock")
+
+
+def test_the_documented_acls_are_enough_for_all(
+    guarded: ApacheKafka, restricted_redis: str, tmp_path: Path
+) -> None:
     port, operations = free_ports(2)
     config = tmp_path / "penstock.yaml"
     job = {"topic": "clicks", "pool": {"kind": "recommend"}, "worker": {"step_ms": 1}}
@@ -137,7 +151,7 @@ def test_the_documented_acls_are_enough_for_all(guarded: ApacheKafka, redis_url:
         return {
             "PENSTOCK_KAFKA__BOOTSTRAP": guarded.bootstrap,
             "PENSTOCK_KAFKA__OPTIONS": json.dumps(login(who)),
-            "PENSTOCK_REDIS__URL": redis_url,
+            "PENSTOCK_REDIS__URL": restricted_redis,
         }
 
     def metric(name: str) -> float:
