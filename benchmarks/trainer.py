@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean, stdev
 
 from benchmarks.trainer_curve import curve
 from benchmarks.trainer_learning import learned
@@ -17,6 +18,8 @@ from services.trainer.net import NetShape
 
 SHAPE = NetShape(SampleShape(categorical=26, numeric=13), dim=16, hidden=32)
 _DEMO_SPEED_UP = 144.0
+_STALE_BATCHES = (0, 4, 16, 32, 64, 128)
+_SEEDS = (1, 2, 3, 4, 5)
 _LATE_S = (0.0, 1800.0, 3600.0, 10_800.0)
 
 
@@ -25,13 +28,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=80_000, help="for the speed of one worker and shard")
     parser.add_argument("--clicks", type=int, default=400_000, help="for learning")
-    parser.add_argument("--only", choices=["speed", "parts", "learning", "curve"], help="one part")
+    parser.add_argument(
+        "--only", choices=["speed", "parts", "learning", "staleness", "curve"], help="one part"
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/trainer.json"))
     given = parser.parse_args()
     parts: dict[str, Callable[[], dict[str, float]]] = {
         "parts": _parts,
         "speed": lambda: _speed(given.samples),
         "learning": lambda: _learning(given.clicks),
+        "staleness": lambda: _staleness(given.clicks),
         "curve": curve,
     }
     figures: dict[str, float] = {}
@@ -82,6 +88,18 @@ def _learning(count: int) -> dict[str, float]:
         figures["auc_drifting_hidden"] = found.hidden_auc
     fresh = figures["auc_drifting_late_0_s"]
     figures["auc_drifting_share"] = (fresh - 0.5) / (figures["auc_drifting_hidden"] - 0.5)
+    return figures
+
+
+def _staleness(count: int) -> dict[str, float]:
+    """AUC by batches between pull and push, over seeds: n workers have up to n times `staleness` of them."""
+    figures = {}
+    for stale in _STALE_BATCHES:
+        runs = [
+            learned(count, speed_up=_DEMO_SPEED_UP, stale_batches=stale, seed=seed).auc for seed in _SEEDS
+        ]
+        figures[f"auc_stale_{stale}_batches"] = fmean(runs)
+        figures[f"auc_stale_{stale}_batches_sd"] = stdev(runs)
     return figures
 
 

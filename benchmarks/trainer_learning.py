@@ -49,14 +49,21 @@ class _Clicks:
 
 
 def learned(
-    samples: int, *, speed_up: float, late_s: float = 0.0, per_s: float = 1500.0, seed: int = 1
+    samples: int,
+    *,
+    speed_up: float,
+    late_s: float = 0.0,
+    stale_batches: int = 0,
+    per_s: float = 1500.0,
+    seed: int = 1,
 ) -> Learned:
     """Learn from `samples` clicks at `per_s`, simulated time passing `speed_up` times faster.
 
-    Each is predicted as it comes and learned from `late_s` simulated seconds later.
+    Each is predicted as it comes and learned from `late_s` simulated seconds later; its gradients
+    arrive `stale_batches` batches after its parameters were pulled.
     """
     clicks = _Clicks(samples // BATCH, speed_up, per_s, ClickMaker(seed=seed))
-    model = InProcessModel(NetShape(CLICK_SHAPE), rows_max=100_000, seed=seed)
+    model = InProcessModel(NetShape(CLICK_SHAPE), rows_max=100_000, stale_batches=stale_batches, seed=seed)
     said = list(trained_late(model, clicks, late_s))
     last = slice(-len(said) // 4, None)
     labels = np.concatenate(clicks.labels[last])

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from services.samples.layout import Floats, Samples
+from services.samples.layout import Floats, Ids, Samples
 from services.samples.scores import auc
 from services.trainer.net import Lesson, NetShape, NumpyNet
 from services.trainer.ps.desk import ShardDesk
@@ -20,9 +20,14 @@ BATCH: Final = 64
 
 
 class InProcessModel:
-    """Predicts and learns."""
+    """Predicts and learns. With `stale_batches`, gradients arrive so many batches after their pull, as they
+    do when so many are under way at other workers."""
 
-    def __init__(self, shape: NetShape, *, rows_max: int = 1_000_000, seed: int = 1) -> None:
+    def __init__(
+        self, shape: NetShape, *, rows_max: int = 1_000_000, stale_batches: int = 0, seed: int = 1
+    ) -> None:
+        self._stale_batches = stale_batches
+        self._under_way: deque[tuple[Ids, Floats, Floats]] = deque()
         self._net = NumpyNet(shape)
         self._desk = ShardDesk(row_size=shape.row_size, rows_max=rows_max, learning=Learning())
         self._desk.dense.begin(shape.first_dense(seed))
@@ -39,8 +44,11 @@ class InProcessModel:
         if lesson.sound:
             sums = np.zeros((len(keys), lesson.rows.shape[2]), np.float32)
             np.add.at(sums, place.ravel(), lesson.rows.reshape(-1, lesson.rows.shape[2]))
+            self._under_way.append((keys, sums, lesson.dense))
+        while len(self._under_way) > self._stale_batches:
+            keys, sums, dense = self._under_way.popleft()
             self._desk.table.push(keys, sums)
-            self._desk.dense.push(lesson.dense)
+            self._desk.dense.push(dense)
         return lesson.chances
 
     def _lesson(self, samples: Samples, rows: Floats) -> Lesson:

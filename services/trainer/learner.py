@@ -56,7 +56,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
+class Workbench:
     """What a learner works with."""
 
     shape: NetShape
@@ -78,16 +78,16 @@ class Learner:
     def __init__(
         self,
         batches: BatchStream,
-        learning: Learning,
+        bench: Workbench,
         tally: Tally,
         *,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._batches = batches
-        self._with = learning
+        self._with = bench
         self._tally = tally
         self._now_s = now_s
-        self._room = Semaphore(learning.staleness)
+        self._room = Semaphore(bench.staleness)
         self._to_compute: SimpleQueue[Step | None] = SimpleQueue()
         self._to_push: SimpleQueue[Step | None] = SimpleQueue()
         self._failure: BaseException | None = None

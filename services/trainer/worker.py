@@ -24,7 +24,7 @@ from services.trainer.dead_letters import DeadLetters
 from services.trainer.departure import Departure
 from services.trainer.device import EmulatedDevice
 from services.trainer.evaluation import OnlineEvaluation
-from services.trainer.learner import Learner, Learning, ModelMismatch
+from services.trainer.learner import Learner, ModelMismatch, Workbench
 from services.trainer.net import NetShape
 from services.trainer.net_choice import DeviceMissing, net_on
 from services.trainer.ps.client import ParameterClient
@@ -84,17 +84,17 @@ def _live(settings: Settings, job: str, worker: str, departure: Departure, *, co
             log.info("worker_ready")
             _play(batches, pace, tally)
             return
-        learning = _learning(settings, job, departure, stack, pace, connect_s=connect_s)
+        bench = _workbench(settings, job, departure, stack, pace, connect_s=connect_s)
         tally = Tally(
             worker,
             batch=wanted.batch,
-            shared=lambda: _loads(learning.pusher),
-            quality=learning.evaluation.quality,
+            shared=lambda: _loads(bench.pusher),
+            quality=bench.evaluation.quality,
         )
         stack.enter_context(_reporting(settings, job, tally))
         say_ready()
         log.info("worker_ready", device=wanted.device)
-        Learner(batches, learning, tally).run()
+        Learner(batches, bench, tally).run()
 
 
 def _play(batches: BatchStream, device: EmulatedDevice, tally: Tally) -> None:
@@ -106,7 +106,7 @@ def _play(batches: BatchStream, device: EmulatedDevice, tally: Tally) -> None:
         tally.step_ended(len(batch))
 
 
-def _learning(
+def _workbench(
     settings: Settings,
     job: str,
     departure: Departure,
@@ -114,7 +114,7 @@ def _learning(
     pace: EmulatedDevice,
     *,
     connect_s: float,
-) -> Learning:
+) -> Workbench:
     """Everything loaded, and the parameter server heard once. Raises ShardError, DeviceMissing."""
     wanted, parameters = settings.jobs[job].worker, settings.jobs[job].parameters
     shape = NetShape(SampleShape(wanted.categorical, wanted.numeric), parameters.dim, parameters.hidden)
@@ -141,7 +141,7 @@ def _learning(
     letters = stack.enter_context(closing(DeadLetters(settings.kafka, settings.jobs[job].topic)))
     puller.begin(shape.first_dense())
     patience.connected()
-    return Learning(
+    return Workbench(
         shape=shape,
         net=net,
         pace=pace,

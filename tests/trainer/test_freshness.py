@@ -15,6 +15,8 @@ from services.samples.interactions import Interactions, LogInvalid
 from services.samples.json_form import id_of
 from services.traffic.clicks import ClickMaker
 from services.traffic.replayed import ReplayedSamples
+from services.trainer.in_process import InProcessModel
+from services.trainer.net import NetShape
 
 
 def write(path: Path, text: str) -> Path:
@@ -117,3 +119,17 @@ def test_a_log_is_replayed_by_event_time_and_every_row_once() -> None:
     assert np.array_equal(decoded.samples.ids, samples.ids)
     assert set(decoded.samples.at_s.tolist()) == {1e9}, "their age when trained is that of the replay"
     assert log.rates(np.array([500.0])).tolist() == [6.0]
+
+
+def test_gradients_under_way_arrive_that_many_batches_later() -> None:
+    maker = ClickMaker(users=5, items=3)
+    first, second, third = (maker.draw(64, at_s=0.0, simulated_s=0.0).samples for _ in range(3))
+    shape = NetShape(first.shape)
+    fresh, stale = InProcessModel(shape), InProcessModel(shape, stale_batches=1)
+    fresh.learn(first)
+
+    stale.learn(first)
+    assert np.array_equal(stale.predict(third), InProcessModel(shape).predict(third)), "still under way"
+    stale.learn(second)
+
+    assert np.array_equal(stale.predict(third), fresh.predict(third))

@@ -17,7 +17,7 @@ from services.traffic.clicks import CLICK_SHAPE, ClickMaker
 from services.trainer.dead_letters import DeadLetters
 from services.trainer.device import EmulatedDevice
 from services.trainer.evaluation import OnlineEvaluation
-from services.trainer.learner import Learner, Learning, ModelMismatch
+from services.trainer.learner import Learner, ModelMismatch, Workbench
 from services.trainer.net import NetShape, NumpyNet
 from services.trainer.ps.client import Keyed, ParameterClient, Pulled
 from services.trainer.ps.desk import ShardDesk
@@ -92,7 +92,7 @@ def clicks(batches: int, *, size: int = 64, maker: ClickMaker | None = None) -> 
 
 
 @contextmanager
-def learning(shard: ShardDesk | None = None, **other: Any) -> Iterator[Learning]:
+def learning(shard: ShardDesk | None = None, **other: Any) -> Iterator[Workbench]:
     directory = ListedShards()
     with serving(shard or desk(row_size=SHAPE.row_size, rows_max=5000)) as server:
         directory.addresses[0] = address_of(server)
@@ -112,13 +112,13 @@ def learning(shard: ShardDesk | None = None, **other: Any) -> Iterator[Learning]
             "evaluation": OnlineEvaluation(window=5_000),
         }
         try:
-            yield Learning(**{**given, **other})
+            yield Workbench(**{**given, **other})
         finally:
             puller.close()
             pusher.close()
 
 
-def run(batches: Queue, ready: Learning) -> Tally:
+def run(batches: Queue, ready: Workbench) -> Tally:
     tally = Tally("w", batch=64, quality=ready.evaluation.quality)
     Learner(batches, ready, tally, now_s=lambda: 100.0).run()
     return tally
@@ -196,8 +196,8 @@ def test_no_more_batches_are_between_pull_and_push_than_the_staleness_allows(sta
         counting = Counting(
             cast(Any, ready.puller)._directory, shards=1, row_size=SHAPE.row_size, patient=lambda: False
         )
-        counted = Learning(
-            **{name: getattr(ready, name) for name in Learning.__slots__} | {"puller": counting}
+        counted = Workbench(
+            **{name: getattr(ready, name) for name in Workbench.__slots__} | {"puller": counting}
         )
         thread = Thread(target=run, args=(batches, counted), daemon=True)
         thread.start()

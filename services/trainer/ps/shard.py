@@ -45,7 +45,7 @@ _LISTED_S: Final = 1.0
 def run_shard(settings: Settings, job: str, shard: int, *, host: str, port: int, connect_s: float) -> int:
     """Serve one shard of a job's parameters until SIGTERM or SIGINT; the exit code."""
     try:
-        asyncio.run(_Shard(settings, job, shard).live(host, port, connect_s=connect_s))
+        asyncio.run(Shard(settings, job, shard).live(host, port, connect_s=connect_s))
     except (StreamError, StateUnavailable, OSError) as error:
         _log.critical("shard_gave_up", job=job, shard=shard, why=str(error))
         return EXIT_UNAVAILABLE
@@ -63,7 +63,7 @@ def learning_of(wanted: ParameterSettings) -> Learning:
     )
 
 
-class _Shard:
+class Shard:
     """One shard process."""
 
     def __init__(self, settings: Settings, job: str, shard: int) -> None:
@@ -72,11 +72,9 @@ class _Shard:
         self._shard = shard
         self._leases = settings.jobs[job].shuffle.mode is Shuffle.LEASES
         wanted = self._wanted = settings.jobs[job].parameters
-        self._desk = ShardDesk(
-            row_size=1 + wanted.dim, rows_max=wanted.rows_max, learning=learning_of(wanted)
-        )
-        self._server = ShardServer(self._desk, service_ms=wanted.service_ms)
-        self._vault = SnapshotVault(
+        self.desk = ShardDesk(row_size=1 + wanted.dim, rows_max=wanted.rows_max, learning=learning_of(wanted))
+        self._server = ShardServer(self.desk, service_ms=wanted.service_ms)
+        self.vault = SnapshotVault(
             Path(wanted.directory) / job / f"shard-{shard}", kept=wanted.snapshots_kept
         )
         self._log = _log.bind(job=job, shard=shard)
@@ -93,14 +91,14 @@ class _Shard:
             ledger = RedisLedger(client, Keys(redis.prefix), self._job, plan.terms)
             directory = RedisDirectory(client, Keys(redis.prefix), self._job)
             known = await self._within(connect_s, directory, leaving)
-            snapshot = self._vault.latest()
+            snapshot = self.vault.latest()
             if snapshot is not None:
-                snapshot.restore(self._desk)
-                self._log.info("snapshot_restored", rows=len(self._desk.table), clean=snapshot.clean)
+                snapshot.restore(self.desk)
+                self._log.info("snapshot_restored", rows=len(self.desk.table), clean=snapshot.clean)
             if (known and snapshot is None) or (snapshot is not None and not snapshot.clean):
                 self._train_again(plan, ledger, Position() if snapshot is None else snapshot.position)
-            self._vault.open_again()
-            self._desk.warm_up()
+            self.vault.open_again()
+            self.desk.warm_up()
             bound = await self._server.start(host, port)
             directory.slots(self._wanted.shards)
             directory.enter(self._shard, ShardAddress(host, bound, self._server.secret))
@@ -116,7 +114,7 @@ class _Shard:
         if await superseded:
             self._log.error("shard_superseded", remedy="another process serves it; its snapshots count")
         else:
-            await self._keep(ledger, clean=True)
+            await self.keep(ledger, clean=True)
 
     async def _superseded(self, directory: RedisDirectory, leaving: asyncio.Event) -> bool:
         """Whether the store names another process by the time this one leaves; then it leaves at once.
@@ -151,13 +149,9 @@ class _Shard:
             progress = ledger.progress()
         except NotOpened:
             return
-        if progress.trained == position.trained and progress.topic_id == position.topic_id:
+        starts = position.starts_again(progress)
+        if not starts:
             return
-        same = progress.topic_id == position.topic_id
-        starts = {
-            partition: min(mark, position.watermarks.get(partition, 0) if same else 0)
-            for partition, mark in progress.watermarks.items()
-        }
         with closing(Topic(self._settings.kafka, plan.topic, plan.group)) as topic:
             starts = stream_position.rewind(topic, ledger, starts)
         again = sum(progress.watermarks[p] - start for p, start in starts.items() if p in progress.watermarks)
@@ -169,12 +163,12 @@ class _Shard:
         """One as soon as the ledger is open, then one every `snapshot_s`."""
         wait_s = _RETRY_S
         while not await _happened(leaving, within_s=wait_s):
-            wait_s = self._wanted.snapshot_s if await self._keep(ledger) else _RETRY_S
+            wait_s = self._wanted.snapshot_s if await self.keep(ledger) else _RETRY_S
 
-    async def _keep(self, ledger: LeaseLedger, *, clean: bool = False) -> bool:
+    async def keep(self, ledger: LeaseLedger, *, clean: bool = False) -> bool:
         """The watermark first, then the parameters: a sample may be in twice, and is never missing."""
         try:
-            position = await self._position(ledger)
+            position = Position.of(await asyncio.to_thread(ledger.progress))
         except NotOpened:
             if self._leases and not clean:
                 return False
@@ -182,9 +176,9 @@ class _Shard:
         except StreamError as error:
             self._log.warning("snapshot_postponed", why=str(error))
             return False
-        snapshot = Snapshot.of(self._desk, position, clean=clean)
+        snapshot = Snapshot.of(self.desk, position, clean=clean)
         try:
-            path = await asyncio.to_thread(self._vault.write, snapshot)
+            path = await asyncio.to_thread(self.vault.write, snapshot)
         except OSError as error:
             self._log.error(
                 "snapshot_failed", why=str(error), remedy="make room; the snapshot before it is still whole"
@@ -192,10 +186,6 @@ class _Shard:
             return True
         self._log.info("snapshot_kept", path=path.name, **self._server.figures())
         return True
-
-    async def _position(self, ledger: LeaseLedger) -> Position:
-        progress = await asyncio.to_thread(ledger.progress)
-        return Position(dict(progress.watermarks), progress.trained, progress.topic_id)
 
 
 async def _happened(event: asyncio.Event, *, within_s: float) -> bool:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from services.samples.layout import Floats
 from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.table import TableRows
+from shuffler.lease import Progress
 
 _log = structlog.get_logger(__name__)
 
@@ -37,6 +38,27 @@ class Position:
     watermarks: Mapping[int, int] = field(default_factory=dict)
     trained: int = 0
     topic_id: str = ""
+
+    @classmethod
+    def of(cls, progress: Progress) -> Position:
+        """Where the ledger stands."""
+        return cls(dict(progress.watermarks), progress.trained, progress.topic_id)
+
+    def starts_again(self, progress: Progress) -> dict[int, int]:
+        """Where training must start again when all that came after this position is lost.
+
+        Every partition is named, those included whose watermark did not move: beyond it, too, ranges may
+        have been trained. None goes forward: another shard may have lost more. Offsets of another topic
+        mean nothing, so a topic made anew starts again from its beginning. Empty when nothing was lost.
+        """
+        if progress.topic_id != self.topic_id:
+            return dict.fromkeys(progress.watermarks, 0)
+        if progress.trained == self.trained:
+            return {}
+        return {
+            partition: min(mark, self.watermarks.get(partition, 0))
+            for partition, mark in progress.watermarks.items()
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

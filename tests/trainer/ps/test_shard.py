@@ -1,0 +1,118 @@
+"""A shard keeps its parameters with a position that they are good for, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from services.settings import Settings
+from services.stream.errors import LedgerUnavailable
+from services.stream.ports import LeaseLedger
+from services.trainer.ps.shard import Shard
+from services.trainer.ps.snapshot import Position
+from shuffler.errors import NotOpened
+from shuffler.lease import Progress
+
+MARKS = st.dictionaries(st.integers(0, 4), st.integers(0, 50), max_size=5)
+
+
+def progress(marks: dict[int, int], *, trained: int = 10, topic_id: str = "a") -> Progress:
+    return Progress(
+        dict(marks), dict(marks), trained=trained, late=0, repeated=0, lost=0, epoch=1, topic_id=topic_id
+    )
+
+
+class Ledger:
+    """Tells its progress, while samples go on being trained."""
+
+    def __init__(self, shard: Shard, *, failure: Exception | None = None) -> None:
+        self._shard = shard
+        self._failure = failure
+
+    def progress(self) -> Progress:
+        if self._failure is not None:
+            raise self._failure
+        self._shard.desk.version += 1
+        return progress({0: 5})
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    parameters = {"directory": str(tmp_path), "rows_max": 100}
+    job = {"topic": "clicks", "parameters": parameters}
+    return Shard(Settings.model_validate({"jobs": {"clicks": job}}), "clicks", 0)
+
+
+def ledger_of(shard: Shard, failure: Exception | None = None) -> LeaseLedger:
+    return cast(LeaseLedger, Ledger(shard, failure=failure))
+
+
+async def test_the_watermark_is_read_before_the_parameters_are_copied(shard: Shard) -> None:
+    assert await shard.keep(ledger_of(shard))
+
+    kept = shard.vault.latest()
+    assert kept is not None
+    assert kept.version == 1, "what was trained when the watermark was told is in the copy"
+    assert kept.position == Position({0: 5}, 10, "a")
+
+
+async def test_a_full_disk_is_told_and_the_shard_goes_on_with_the_snapshot_before(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shard.keep(ledger_of(shard))
+
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr("services.trainer.ps.snapshot.os.fsync", full)
+        assert await shard.keep(ledger_of(shard)), "the next try comes in its own time"
+    kept = shard.vault.latest()
+    await shard.keep(ledger_of(shard))
+    after = shard.vault.latest()
+
+    assert [log["event"] for log in logs] == ["snapshot_failed"]
+    assert "No space left" in logs[0]["why"]
+    assert kept is not None
+    assert after is not None
+    assert (kept.version, after.version) == (1, 3)
+
+
+@pytest.mark.parametrize("failure", [NotOpened(None), LedgerUnavailable("redis", "away")])
+async def test_without_a_position_there_is_no_snapshot(shard: Shard, failure: Exception) -> None:
+    assert not await shard.keep(ledger_of(shard, failure))
+    assert shard.vault.latest() is None
+
+
+async def test_a_shard_that_leaves_before_anything_was_trained_keeps_what_it_has(shard: Shard) -> None:
+    assert await shard.keep(ledger_of(shard, NotOpened(None)), clean=True)
+
+    kept = shard.vault.latest()
+    assert kept is not None
+    assert kept.clean
+
+
+@given(kept=MARKS, now=MARKS, trained=st.integers(11, 20))
+def test_what_is_lost_is_trained_again_and_nobody_is_moved_forward(
+    kept: dict[int, int], now: dict[int, int], trained: int
+) -> None:
+    starts = Position(kept, trained=10, topic_id="a").starts_again(progress(now, trained=trained))
+
+    assert starts.keys() == now.keys(), "ranges beyond a watermark may have been trained, too"
+    assert all(start <= now[partition] for partition, start in starts.items())
+    assert all(start <= kept.get(partition, 0) for partition, start in starts.items())
+
+
+def test_nothing_starts_again_where_nothing_was_trained_since_and_a_new_topic_starts_from_its_beginning() -> (
+    None
+):
+    position = Position({0: 5}, trained=10, topic_id="a")
+
+    assert position.starts_again(progress({0: 5})) == {}
+    assert position.starts_again(progress({0: 3}, topic_id="b")) == {0: 0}
