@@ -96,4 +96,4 @@ def test_every_key_is_documented() -> None:
     }  # fmt: skip
 
     assert documented == written
-    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 20  # `prefix` and 19 methods
+    assert len([name for name in vars(Keys) if not name.startswith("_")]) == 22  # `prefix` and 21 methods
