@@ -18,7 +18,7 @@ from services.trainer.net import NetShape
 
 SHAPE = NetShape(SampleShape(categorical=26, numeric=13), dim=16, hidden=32)
 _DEMO_SPEED_UP = 144.0
-_STALE_BATCHES = (0, 4, 16, 32, 64, 128)
+_STALE_BATCHES = (0, 8, 32, 128)
 _SEEDS = (1, 2, 3, 4, 5)
 _LATE_S = (0.0, 1800.0, 3600.0, 10_800.0)
 
