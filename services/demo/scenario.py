@@ -20,7 +20,7 @@ CROWD_AFTER_S = 3600.0
 PARTITIONS = 16
 HISTORY_DAYS = 14.0
 SHARDS = 1
-"""Of the parameter server: one serves a hundred such workers."""
+"""Of the parameter server."""
 TRAIN_CPU_S = 20.0
 """For training the transformer, at a lower priority, on one core."""
 
