@@ -20,7 +20,7 @@ CROWD_AFTER_S = 3600.0
 PARTITIONS = 16
 HISTORY_DAYS = 14.0
 SHARDS = 1
-"""Of the parameter server: one serves a hundred such workers."""
+"""Of the parameter server."""
 TRAIN_CPU_S = 20.0
 """For training the transformer, at a lower priority, on one core."""
 
@@ -117,7 +117,14 @@ class Scenario:
             "shuffle": {"lease_s": 1.0, "lease_ttl_s": 5.0, "start": "earliest"},
             "pool": {"run_dir": str(run_dir), "drain_s": 10.0, "backoff_max_s": 10.0},
             # Real learning at the pace of a slower device, so that it takes several workers.
-            "worker": {"device": "numpy", "batch": _BATCH, "step_ms": _STEP_MS, "startup_s": 2.0},
+            # The network costs next to nothing here, stale gradients do: so one batch at a time.
+            "worker": {
+                "device": "numpy",
+                "batch": _BATCH,
+                "step_ms": _STEP_MS,
+                "startup_s": 2.0,
+                "staleness": 1,
+            },
             "parameters": {
                 "shards": SHARDS,
                 "rows_max": 100_000,

@@ -1,4 +1,4 @@
-"""The JSON form of a sample, for producers that cannot write the binary one. Some forty times slower to read.
+"""The JSON form of a sample, for producers that cannot write the binary one. Far slower to read.
 
 {"v": 1, "label": 1, "at_s": 1767225600.5, "ids": ["user-7", 42], "numbers": [0.5]}
 """

@@ -106,7 +106,7 @@ class Net(Protocol):
 
 
 class NumpyNet:
-    """The net on the CPU, by numpy alone: a few thousand samples a core and tenth of a second."""
+    """The net on the CPU, by numpy alone."""
 
     def __init__(self, shape: NetShape) -> None:
         self._shape = shape

@@ -119,25 +119,10 @@ def _workbench(
     wanted, parameters = settings.jobs[job].worker, settings.jobs[job].parameters
     shape = NetShape(SampleShape(wanted.categorical, wanted.numeric), parameters.dim, parameters.hidden)
     net = net_on(wanted.device, shape)
-    store = stack.enter_context(closing(connect_sync(settings.redis)))
-    directory = RedisDirectory(store, Keys(settings.redis.prefix), job)
     patience = _Patience(
         departure, until_s=time.monotonic() + connect_s, drain_s=settings.jobs[job].pool.drain_s
     )
-    puller, pusher = (
-        stack.enter_context(
-            closing(
-                ParameterClient(
-                    directory,
-                    shards=parameters.shards,
-                    row_size=shape.row_size,
-                    half=parameters.half,
-                    patient=patience,
-                )
-            )
-        )
-        for _ in range(2)
-    )
+    puller, pusher = (_client(settings, job, stack, patience, row_size=shape.row_size) for _ in range(2))
     letters = stack.enter_context(closing(DeadLetters(settings.kafka, settings.jobs[job].topic)))
     puller.begin(shape.first_dense())
     patience.connected()
@@ -152,6 +137,22 @@ def _workbench(
         evaluation=OnlineEvaluation(),
         staleness=wanted.staleness,
     )
+
+
+def _client(
+    settings: Settings, job: str, stack: ExitStack, patience: _Patience, *, row_size: int
+) -> ParameterClient:
+    """A way to the parameter server for one thread; the stack closes it."""
+    parameters = settings.jobs[job].parameters
+    store = stack.enter_context(closing(connect_sync(settings.redis)))
+    client = ParameterClient(
+        RedisDirectory(store, Keys(settings.redis.prefix), job),
+        shards=parameters.shards,
+        row_size=row_size,
+        half=parameters.half,
+        patient=patience,
+    )
+    return stack.enter_context(closing(client))
 
 
 class _Patience:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from typer.testing import CliRunner
 
+from services.cli.main import app
 from services.settings import Settings
 from services.stream.errors import LedgerUnavailable
 from services.stream.ports import LeaseLedger
@@ -116,3 +118,13 @@ def test_nothing_starts_again_where_nothing_was_trained_since_and_a_new_topic_st
 
     assert position.starts_again(progress({0: 5})) == {}
     assert position.starts_again(progress({0: 3}, topic_id="b")) == {0: 0}
+
+
+def test_a_shard_that_the_job_does_not_have_is_named() -> None:
+    result = CliRunner().invoke(
+        app,
+        ["shard", "--job", "clicks", "--topic", "clicks", "--shard", "3", "--redis", "redis://127.0.0.1:1"],
+    )
+
+    assert result.exit_code == 2
+    assert "there is no shard 3: parameters.shards is 1" in result.output
