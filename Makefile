@@ -72,8 +72,8 @@ test-kubernetes: $(VENV)/.installed-dev ## Test pool and manifests on the cluste
 	@test -n "$$PENSTOCK_TEST_KUBECONFIG" \
 	  || { echo "name a cluster to test on: PENSTOCK_TEST_KUBECONFIG=~/.kube/config make test-kubernetes" >&2; exit 1; }
 	# Alone: it takes all GPUs that there are, and restarts the API server. The others mostly wait for pods.
-	$(BIN)/pytest tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
-	$(BIN)/pytest -n 4 tests/actuator tests/deploy --ignore tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
+	$(BIN)/pytest --timeout 600 tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
+	$(BIN)/pytest --timeout 600 -n 4 tests/actuator tests/deploy --ignore tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
 
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.
