@@ -67,13 +67,13 @@ test-docker: $(VENV)/.installed-dev ## Test on Kafka and Redis in containers, an
 	$(BIN)/pytest --kafka container --redis container -k 'not apache and not embedded' $(ON_CONTAINERS) $(ARGS)
 	$(BIN)/pytest tests/integration $(ARGS)
 
+# The first file alone: it takes all GPUs that there are, and restarts the API server. The rest mostly waits for pods.
 .PHONY: test-kubernetes
 test-kubernetes: $(VENV)/.installed-dev ## Test pool and manifests on the cluster of PENSTOCK_TEST_KUBECONFIG.
 	@test -n "$$PENSTOCK_TEST_KUBECONFIG" \
 	  || { echo "name a cluster to test on: PENSTOCK_TEST_KUBECONFIG=~/.kube/config make test-kubernetes" >&2; exit 1; }
-	# Alone: it takes all GPUs that there are, and restarts the API server. The others mostly wait for pods.
-	$(BIN)/pytest tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
-	$(BIN)/pytest -n 4 tests/actuator tests/deploy --ignore tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
+	$(BIN)/pytest --timeout 600 tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
+	$(BIN)/pytest --timeout 600 -n 4 tests/actuator tests/deploy --ignore tests/actuator/test_kubernetes_plane.py -m kubernetes $(ARGS)
 
 # Apart from .venv, as the forecasting models are.
 RAY_VENV := .venv-ray

@@ -23,7 +23,8 @@ from services.control.types import PoolState
 from tests.actuator.rigs import until
 
 RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes" / "pool-rbac.yaml"
-_WITHIN_S = 90.0
+_WITHIN_S = 180.0
+"""Played kubelets on a busy machine have been seen to take 90 s for six pods."""
 _TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
 
 
