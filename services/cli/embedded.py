@@ -58,7 +58,8 @@ def embedded(
     topics = _parse_topics(topic or [])
     if kafka is KafkaKind.APACHE and brokers not in (1, 3):
         raise typer.BadParameter(f"apache runs with 1 or 3 brokers, not {brokers}", param_hint="--brokers")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both signals unwind the servers alike
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started this with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         with _servers(kafka, brokers, topics, redis=redis, redis_port=redis_port) as started:
             _stay_up(started)
