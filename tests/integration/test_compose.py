@@ -62,9 +62,8 @@ def _played(stack: Stack) -> Day:
     day.late_share = metrics['penstock_late_share{job="clicks"}']
     day.trained = metrics['penstock_aged_samples_total{job="clicks"}']
     day.scraped = len(stack.ask_prometheus("penstock_workers_planned"))
-    # Compose gives up when a container that it has seen is gone before it comes to it.
     eventually(lambda: _calm(stack), within_s=60, every_s=0.2, what="nobody starting or leaving")
-    stack.compose("down", "-v")
+    stack.down()
     day.remains = stack.remains()
     return day
 
