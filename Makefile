@@ -41,7 +41,7 @@ test test-forecast: export OMP_NUM_THREADS = 1
 .PHONY: test
 test: $(VENV)/.installed-dev ## Run all tests.
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore tests/web --ignore tests/integration $(ARGS)
-	$(BIN)/pytest tests/web # apart: the browser's driver keeps an event loop running, where others want their own
+	$(BIN)/pytest -n $(WORKERS) tests/web # apart: the browser's driver keeps an event loop running, where others want their own
 
 # Apart from .venv: whoever runs `make test` need not download gigabytes, and tests without them stay honest.
 FORECAST_VENV := .venv-forecast

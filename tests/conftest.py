@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+import structlog
 
 from tests.servers.kafka import (
     KINDS,
@@ -48,6 +49,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Plain tracebacks, as in production: structlog's own default spells out every local variable, which
+    # takes a minute where a simulated world is among them.
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[structlog.processors.add_log_level, renderer])
     try:
         config.stash[_KAFKA] = choose_kafka(config.getoption("--kafka"))
         config.stash[_REDIS] = choose_redis(config.getoption("--redis"))

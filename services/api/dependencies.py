@@ -1,9 +1,12 @@
-"""What the routes need, injected: who asks, which job, which version."""
+"""What the routes need, injected: who asks, which job, which version.
+
+All of them are coroutines: FastAPI sends a plain function to a thread, for every request again.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, cast
 
 from fastapi import Depends, Header, Path, Request
@@ -17,7 +20,7 @@ from services.settings.job import JOB_ID
 from services.store.job_record import JobRecord
 
 
-def principal(request: Request) -> Principal:
+async def principal(request: Request) -> Principal:
     """Who asks, as the gate found out."""
     return cast(Principal, request.state.principal)
 
@@ -25,10 +28,10 @@ def principal(request: Request) -> Principal:
 ThePrincipal = Annotated[Principal, Depends(principal)]
 
 
-def needs(role: Role) -> Callable[[Principal], Principal]:
+def needs(role: Role) -> Callable[[Principal], Awaitable[Principal]]:
     """A dependency that lets `role` and those above it pass."""
 
-    def check(who: ThePrincipal) -> Principal:
+    async def check(who: ThePrincipal) -> Principal:
         if not who.role.allows(role):
             raise ApiProblem(Kind.FORBIDDEN, f"this needs the role {role}; the token has {who.role}")
         return who
@@ -43,7 +46,7 @@ Admin = Annotated[Principal, Depends(needs(Role.ADMIN))]
 JobId = Annotated[str, Path(pattern=JOB_ID, description="The job's name.", examples=["clicks"])]
 
 
-def known_job(job_id: JobId, who: ThePrincipal, site: TheSite) -> JobRecord:
+async def known_job(job_id: JobId, who: ThePrincipal, site: TheSite) -> JobRecord:
     """The job, or 404 with the names there are. A job that the token is not good for is not there."""
     jobs = site.controller.jobs
     record = jobs.get(job_id)
@@ -88,7 +91,7 @@ def read_version(if_match: str) -> int | None:
     return int(found[1])
 
 
-def needed_version(
+async def needed_version(
     if_match: Annotated[str | None, Header(description=_IF_MATCH, examples=['"12"'])] = None,
 ) -> int | None:
     """The version to replace; 428 when it is not said."""
@@ -101,7 +104,7 @@ def needed_version(
     return read_version(if_match)
 
 
-def maybe_version(
+async def maybe_version(
     if_match: Annotated[str | None, Header(description=_IF_MATCH, examples=['"12"'])] = None,
 ) -> int | None:
     """The version to change, where any will do unless it is said."""

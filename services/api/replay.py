@@ -7,10 +7,12 @@ stretched to it: times grow, rates shrink, samples and shares stay.
 from __future__ import annotations
 
 import os
+import pickle
+import signal
+import sys
 import time
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -27,27 +29,35 @@ from services.simulator.run import Course, simulate
 from services.simulator.trace import trace_of
 
 DAY_S = 86_400.0
-_TICK_S = 10.0
+LENGTH_BYTES = 8
+_TICK_S = 30.0
+"""Coarser than a backtest's: an operator waits for the answer."""
+_SETTLE_S = 2 * 3600.0
+"""How long the rule runs before it counts."""
 _SEED = 1
 
 
 def answer(question: Question) -> Answer:
-    """One simulation for the job, and one for each point of its curve.
-
-    Raises SimulationError when there is nothing to play.
-    """
+    """One simulation for each point. Raises SimulationError when there is nothing to play."""
     started_s = time.perf_counter()
     job, history = question.job, question.history
     stretch = DAY_S / job.forecast.season_s
     starts = [(history.start_s + i * history.step_s) * stretch for i in range(len(history.rates))]
     trace = trace_of("recent traffic", starts, (history.rates / stretch).tolist())
     plant = _plant(question, stretch)
-    course = course_of(trace, plant, seed=_SEED)
+    course = course_of(trace, plant, seed=_SEED, settle_s=_SETTLE_S)
     own = PolicyChoice("", job.scaling.rule, _stretched(job.scaling.rule_options, stretch))
-    turned = own.sweep if question.with_curve and own.kind in KINDS else ()
     forecaster = Remembered(light())
-    asked, *curve = (_point(choice, plant, course, forecaster, question) for choice in (own, *turned))
-    return Answer(asked, tuple(curve), trace.span_s / stretch / 2, time.perf_counter() - started_s)
+    points = tuple(
+        _point(choice, plant, course, forecaster, question)
+        for choice in (_knob(own) if question.turned else (own,))
+    )
+    return Answer(points, len(course.scored.per_second) / stretch, time.perf_counter() - started_s)
+
+
+def _knob(own: PolicyChoice) -> tuple[PolicyChoice, ...]:
+    """Every other setting that a frontier has, the ends included: enough to see the curve's shape."""
+    return own.sweep[::2] if own.kind in KINDS else ()
 
 
 def _stretched(options: Mapping[str, float], stretch: float) -> dict[str, float]:
@@ -91,15 +101,32 @@ def _plant(question: Question, stretch: float) -> Plant:
     return Plant.model_validate(content)
 
 
-def run(pipe: Connection) -> None:
-    """The process: answers questions until the other end is gone."""
-    os.nice(5)  # deciding comes first
-    while True:
+def framed(message: object) -> bytes:
+    """A message for a pipe: its length, then itself."""
+    content = pickle.dumps(message)
+    return len(content).to_bytes(LENGTH_BYTES) + content
+
+
+def run(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answers questions until the other end is gone."""
+    while length := questions.read(LENGTH_BYTES):
+        question = pickle.loads(questions.read(int.from_bytes(length)))  # noqa: S301 - our own controller
         try:
-            question = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
-            return
-        try:
-            pipe.send(answer(question))
+            said: Answer | str = answer(question)
         except (SimulationError, ValueError) as error:
-            pipe.send(str(error))
+            said = str(error)
+        answers.write(framed(said))
+        answers.flush()
+
+
+def main() -> None:
+    """The process. Ctrl-C is for the controller, which then closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(5)  # deciding comes first
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is not an answer
+    run(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
+import pickle
+import sys
+from asyncio.subprocess import PIPE
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import structlog
 
-from services.api import replay
+from services.api.replay import LENGTH_BYTES, framed
 from services.api.what_if import Answer, Question, WhatIfUnavailable
 
 log = structlog.get_logger(__name__)
 
 ANSWER_WITHIN_S = 180.0
 _REMEMBERED = 200
+_STOPPING = "the controller is stopping"
 _NEWS_S = 60.0
 """An answer is remembered until this much more traffic has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    process: BaseProcess
-    pipe: Connection
+    process: asyncio.subprocess.Process
+    questions: asyncio.StreamWriter
+    answers: asyncio.StreamReader
 
 
 class SimulatedWhatIf:
-    """Asks one question at a time; answers stay known for a while, so that a slider can be moved back."""
+    """Asks one question at a time; answers stay known for a while, so that a slider can be moved back.
+
+    Whoever stops waiting for an answer ends the process that works on it: nobody else wants it, and
+    the next question must not read it for its own.
+    """
 
     def __init__(self) -> None:
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._known: OrderedDict[str, Answer] = OrderedDict()
+        self._talk: asyncio.Task[Answer | str] | None = None
+        self._closed = False
 
     async def ask(self, question: Question) -> Answer:
         """Raises WhatIfUnavailable."""
@@ -52,33 +61,43 @@ class SimulatedWhatIf:
             return answer
 
     async def _asked(self, question: Question) -> Answer:
+        if self._closed:
+            raise WhatIfUnavailable(_STOPPING)
+        self._talk = asyncio.create_task(self._converse(question))
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                said = await asyncio.to_thread(self._converse, question)
+                said = await self._talk
         except TimeoutError:
-            self._end()
             raise WhatIfUnavailable(f"the simulation took longer than {ANSWER_WITHIN_S:g} s") from None
-        except (EOFError, OSError) as error:
-            self._end()
+        except (asyncio.IncompleteReadError, OSError) as error:
             raise WhatIfUnavailable("the simulator's process ended; ask again") from error
+        except asyncio.CancelledError:
+            if self._closed:
+                raise WhatIfUnavailable(_STOPPING) from None
+            raise
+        finally:
+            if self._talk.cancelled() or self._talk.exception() is not None:
+                await self._end()
         if isinstance(said, str):
             raise WhatIfUnavailable(said)
         return said
 
-    def _converse(self, question: Question) -> Answer | str:
-        if self._child is None or not self._child.process.is_alive():
-            self._child = _started()
-        pipe = self._child.pipe
-        pipe.send(question)
-        said: Answer | str = pipe.recv()
+    async def _converse(self, question: Question) -> Answer | str:
+        if self._child is None:
+            self._child = await _started()
+        child = self._child
+        child.questions.write(framed(question))
+        await child.questions.drain()
+        length = int.from_bytes(await child.answers.readexactly(LENGTH_BYTES))
+        said: Answer | str = pickle.loads(await child.answers.readexactly(length))  # noqa: S301 - our own child
         return said
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         child, self._child = self._child, None
         if child is not None:
-            child.process.kill()
-            child.process.join()
-            child.pipe.close()
+            with suppress(ProcessLookupError):  # it may have ended by itself
+                child.process.kill()
+            await child.process.wait()
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,19 +105,23 @@ class SimulatedWhatIf:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self._closed = True
+        if self._talk is not None:
+            self._talk.cancel()
+            await asyncio.wait((self._talk,))
+        await self._end()
 
 
-def _started() -> _Child:
-    # Spawned, not forked: the controller has threads, and a fork would copy their locks. The child holds
-    # no end of ours, so it ends by itself when this process does, however that happens.
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=replay.run, args=(theirs,), name="what-if", daemon=True)
-    process.start()
-    theirs.close()
+async def _started() -> _Child:
+    # A program of its own, not `multiprocessing`: that leaves a tracker process behind until we end. It
+    # reads until its input is closed, so it ends by itself when this process does, however that happens.
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.api.replay", stdin=PIPE, stdout=PIPE
+    )
     log.info("simulator_started", pid=process.pid)
-    return _Child(process, ours)
+    return _Child(
+        process, cast(asyncio.StreamWriter, process.stdin), cast(asyncio.StreamReader, process.stdout)
+    )
 
 
 def _key(question: Question) -> str:
@@ -107,6 +130,6 @@ def _key(question: Question) -> str:
         job.model_dump_json(include={"slo", "scaling", "forecast", "pool"}),
         f"{capacity.rate_per_worker:.3g} {capacity.contention:.2g}",
         f"{question.history.end_s // max(_NEWS_S, job.forecast.season_s / 100):.0f}",
-        str(question.with_curve),
+        str(question.turned),
     )
     return "|".join(parts)

@@ -56,7 +56,7 @@ class Site:
     """One more token, from a file; it works without the store."""
 
 
-def site(request: Request) -> Site:
+async def site(request: Request) -> Site:
     """The site that this application shows."""
     return cast(Site, request.app.state.site)
 

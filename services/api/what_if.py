@@ -21,8 +21,8 @@ class Question:
     job: JobSettings
     capacity: Capacity
     history: TrafficHistory
-    with_curve: bool = True
-    """Whether the rule's own knob is turned too: one point of the curve for each setting."""
+    turned: bool = False
+    """Whether the rule's own knob is turned: several settings of it are played instead of the job's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The job as asked about, the curve that it lies on, and the traffic that both rest on."""
+    """What was asked about comes to, and the traffic that it rests on."""
 
-    asked: Point
-    curve: tuple[Point, ...]
-    """GPU-hours against late share: the rule at every setting of its knob; empty when not asked for."""
+    points: tuple[Point, ...]
+    """One, the job's own; or one for each setting of the rule's knob (none where the rule has no knob)."""
     traffic_s: float
     """How much traffic was played again."""
     took_s: float

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Body
+from fastapi import Request as HttpRequest
 from pydantic import Field
 
 from estimator.capacity import Capacity
@@ -15,7 +19,7 @@ from services.api.dependencies import KnownJob, ObservedJob, Viewer
 from services.api.examples import WHAT_IF
 from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
-from services.api.what_if import Answer, Point, Question, WhatIfUnavailable
+from services.api.what_if import Point, Question, WhatIf, WhatIfUnavailable
 from services.controller.snapshot import JobSnapshot
 from services.controller.views.view import View
 from services.settings import JobSettings
@@ -30,6 +34,8 @@ class WhatIfRequest(Request):
     slo: SloSettings | None = None
     workers_min: Annotated[int | None, Field(ge=0, le=10_000)] = None
     workers_max: Annotated[int | None, Field(ge=1, le=10_000)] = None
+    curve: bool = True
+    """Whether the rule's knob is turned too; without it the answer comes several times sooner."""
 
 
 class PointView(View):
@@ -63,7 +69,8 @@ class WhatIfView(View):
     in_force: PointView
     """The terms in force, played on the same traffic."""
     curve: list[PointView]
-    """GPU-hours against late share under the terms asked about: the rule at each setting of its knob."""
+    """GPU-hours against late share under the terms asked about: the rule at several settings of its knob;
+    empty when not asked for."""
     traffic_s: float
     """How much recent traffic was played again."""
     took_s: float
@@ -71,10 +78,12 @@ class WhatIfView(View):
 
 @router.post("/what-if")
 async def ask_what_if(
+    *,
     who: Viewer,
     record: KnownJob,
     seen: ObservedJob,
     site: TheSite,
+    request: HttpRequest,
     terms: Annotated[WhatIfRequest, Body(openapi_examples={"tighter": {"value": WHAT_IF}})],
 ) -> WhatIfView:
     """Predicted late share and GPU-hours a day under other terms, from the job's own recent traffic.
@@ -84,14 +93,31 @@ async def ask_what_if(
     del who
     if site.what_if is None:
         raise ApiProblem(Kind.NOT_HERE, "this controller was started without a simulator")
-    job = _changed(record.settings, terms)
-    capacity, history = _capacity(seen, record.settings), _history(seen)
+    asked = Question(_changed(record.settings, terms), _capacity(seen, record.settings), _history(seen))
     try:
-        answer = await site.what_if.ask(Question(job, capacity, history))
-        before = await site.what_if.ask(Question(record.settings, capacity, history, with_curve=False))
+        return await _while_there(request, _view(site.what_if, asked, record.settings, curve=terms.curve))
     except WhatIfUnavailable as error:
         raise ApiProblem(Kind.NOT_READY, f"what-if: {error}", headers={"Retry-After": "5"}) from error
-    return _view(answer, before)
+
+
+async def _while_there(request: HttpRequest, work: Coroutine[Any, Any, WhatIfView]) -> WhatIfView:
+    """What `work` returns. It is given up when the caller leaves: a slider that moves on leaves questions
+    behind that nobody waits for. Raises WhatIfUnavailable then, for the log."""
+    working, leaving = asyncio.create_task(work), asyncio.create_task(_departure(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise WhatIfUnavailable("the caller has left")
+        return working.result()
+    finally:
+        leaving.cancel()
+        working.cancel()
+        await asyncio.wait((working, leaving))
+
+
+async def _departure(request: HttpRequest) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _changed(job: JobSettings, terms: WhatIfRequest) -> JobSettings:
@@ -124,11 +150,14 @@ def _history(seen: JobSnapshot) -> TrafficHistory:
     return TrafficHistory(start_s=history.start_s, step_s=history.step_s, rates=rates)
 
 
-def _view(answer: Answer, before: Answer) -> WhatIfView:
+async def _view(what_if: WhatIf, asked: Question, in_force: JobSettings, *, curve: bool) -> WhatIfView:
+    answers = [await what_if.ask(asked), await what_if.ask(replace(asked, job=in_force))]
+    if curve:
+        answers.append(await what_if.ask(replace(asked, turned=True)))
     return WhatIfView(
-        asked=PointView.of(answer.asked),
-        in_force=PointView.of(before.asked),
-        curve=[PointView.of(point) for point in answer.curve],
-        traffic_s=answer.traffic_s,
-        took_s=answer.took_s + before.took_s,
+        asked=PointView.of(answers[0].points[0]),
+        in_force=PointView.of(answers[1].points[0]),
+        curve=[PointView.of(point) for answer in answers[2:] for point in answer.points],
+        traffic_s=answers[0].traffic_s,
+        took_s=sum(answer.took_s for answer in answers),
     )

@@ -25,8 +25,8 @@ JOB_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 class SloSettings(SettingsGroup):
     """The freshness promised."""
 
-    fresh_within_s: PositiveFloat = 60.0
-    """A sample trained later than this after its arrival is late."""
+    fresh_within_s: Annotated[float, Field(ge=0.001)] = 60.0
+    """A sample trained later than this after its arrival is late. Nothing is trained within a millisecond."""
     late_share_target: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """The share of samples that may be late."""
 

@@ -14,11 +14,13 @@ from services.simulator.run import Course
 from services.simulator.trace import Trace
 
 
-def course_of(trace: Trace, plant: Plant, *, seed: int, days: float | None = None) -> Course:
+def course_of(
+    trace: Trace, plant: Plant, *, seed: int, days: float | None = None, settle_s: float = DAY_S
+) -> Course:
     """The warm-up and what is scored after it, at most `days` long.
 
-    The warm-up is cut to half the trace where the trace is too short for more, so that
-    there is something left to score. All but its last day is history only.
+    The warm-up is cut to half the trace where the trace is too short for more, so that there is
+    something left to score. Policies run through its last `settle_s`; what is before is history only.
     """
     scale = 1.0
     if plant.peak_workers is not None:
@@ -30,7 +32,7 @@ def course_of(trace: Trace, plant: Plant, *, seed: int, days: float | None = Non
     last = seconds if days is None else min(seconds, warm + round(days * DAY_S))
     if last - warm < 60:
         raise NothingToJudge(f"{trace.name}: nothing is left to score after {warm} s of warm-up")
-    first = max(0, warm - DAY_S)
+    first = max(0, warm - round(settle_s / 60) * 60)
     before = everything.part(0, first).minutes if first else np.empty(0)
     return Course(before, everything.part(first, last), warm - first)
 

@@ -38,6 +38,7 @@ from services.store.jobs import MemoryJobs
 from services.store.tokens import MemoryTokens
 from tests.control.worlds import a_policy, a_pool, an_observation
 
+KNOB = (0.5, 0.7, 0.9)
 HISTORY = TrafficHistory(start_s=0.0, step_s=60.0, rates=np.full(60, 100.0))
 
 
@@ -105,12 +106,11 @@ class FakeWhatIf:
     async def ask(self, question: Question) -> Answer:
         self.asked.append(question)
         fresh_s = question.job.slo.fresh_within_s
-        asked = Point("", fresh_s, 0.3 / fresh_s, 1000 / fresh_s, 4.0, 8)
-        knobs = (0.5, 0.7, 0.9) if question.with_curve else ()
-        curve = tuple(
-            Point(f"utilisation={u}", fresh_s, u / fresh_s, 700 / u / fresh_s, 4.0, 8) for u in knobs
-        )
-        return Answer(asked, curve, traffic_s=3600.0, took_s=0.1)
+        if question.turned:
+            points = [Point(f"knob={u}", fresh_s, u / fresh_s, 700 / u / fresh_s, 4.0, 8) for u in KNOB]
+        else:
+            points = [Point("", fresh_s, 0.3 / fresh_s, 1000 / fresh_s, 4.0, 8)]
+        return Answer(tuple(points), traffic_s=3600.0, took_s=0.1)
 
 
 @dataclass

@@ -75,13 +75,13 @@ def body(rng: random.Random) -> bytes:
     return rng.choice(special)() if rng.random() < 0.5 else json.dumps(nonsense(rng)).encode()
 
 
-@pytest.mark.timeout(600)
-async def test_ten_thousand_hostile_bodies_break_and_lose_nothing(rig: Rig) -> None:
+@pytest.mark.parametrize("seed", range(5))
+async def test_ten_thousand_hostile_bodies_break_and_lose_nothing(rig: Rig, seed: int) -> None:
     rig.controller.tick()
     client = rig.client(await rig.token())
-    rng = random.Random(11)
+    rng = random.Random(seed)
     seen: dict[int, int] = {}
-    for number in range(10_000):
+    for number in range(2000):  # of each seed
         method, path = rng.choice(PLACES)
         media = rng.choice(["application/json", "application/merge-patch+json", "text/plain", "x/y+json"])
         sent = body(rng)
@@ -96,7 +96,7 @@ async def test_ten_thousand_hostile_bodies_break_and_lose_nothing(rig: Rig) -> N
     assert {"clicks", "views"} <= set(records)
     assert client.get("/v1/jobs/clicks").status_code == 200
     assert client.get("/v1/audit?limit=1000").status_code == 200
-    assert seen[422] > 5000
+    assert seen[422] > 1000
     assert seen.get(200, 0) > 0, "nothing was right: the bodies do not reach the routes"
 
 

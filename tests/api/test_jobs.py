@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from fastapi.testclient import TestClient
+from starlette.types import Message
 
 from services.api.examples import JOB, MODE, OVERRIDE, PAUSE
+from services.api.what_if import Answer, Question
 from services.clock import SystemClock
 from services.controller.book import JobBook
 from services.settings.root import ApiSettings
@@ -193,3 +196,45 @@ async def test_what_if_tells_the_terms_in_force_and_those_asked_about(client: Te
     assert rig.what_if.asked[0].job.scaling.workers_max == 20
     assert client.get("/v1/jobs/clicks").json()["fresh_within_s"] == 60, "what-if changed something"
     assert client.post("/v1/jobs/clicks/what-if", json={"workers_min": 99}).status_code == 422
+
+
+async def test_what_if_without_the_curve_asks_less(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    told = client.post("/v1/jobs/clicks/what-if", json={"slo": {"fresh_within_s": 30}, "curve": False}).json()
+
+    assert told["asked"]["late_share"] == 0.01
+    assert told["curve"] == []
+    assert not any(question.turned for question in rig.what_if.asked)
+
+
+async def test_what_if_is_given_up_when_the_caller_leaves(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+    given_up = asyncio.Event()
+
+    async def never(question: Question) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+        raise AssertionError(question)
+
+    rig.what_if.ask = never  # type: ignore[method-assign]
+    messages: Iterator[Message] = iter([{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}])
+    sent: list[Message] = []
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"authorization", client.headers["authorization"].encode()),
+    ]
+    scope = {"type": "http", "method": "POST", "path": "/v1/jobs/clicks/what-if", "headers": headers}
+
+    async def receive() -> Message:
+        return next(messages)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await rig.app({**scope, "query_string": b"", "root_path": "", "client": ("::1", 1)}, receive, send)
+
+    assert given_up.is_set()
+    assert sent[0]["status"] == 503

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from services.access.role import Role
 from tests.api.sites import Rig
@@ -94,6 +94,7 @@ def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(30_000)
+    expect.set_options(timeout=30_000)  # a safety net, as everywhere: a busy machine takes its time
     broken: list[str] = []
     page.on("pageerror", lambda error: broken.append(str(error)))
     yield page

@@ -311,3 +311,14 @@ def test_the_theme_is_switched_and_kept(page: Page, served: Served) -> None:
     eventually(
         lambda: page.evaluate("document.documentElement.dataset.theme") == "dark", what="the theme kept"
     )
+
+
+def test_resizes_are_shown_with_what_became_of_them(page: Page, served: Served) -> None:
+    served.tick(rate=450)
+    visit(page, served, "clicks")
+
+    card = page.get_by_role("region", name="Resizes")
+    expect(card).to_contain_text("1 within the hour")
+    expect(card.locator(".trail li")).to_have_count(1)
+    expect(card.locator(".trail li")).to_contain_text("2 → ")
+    expect(card.locator(".trail li")).to_contain_text("asked")

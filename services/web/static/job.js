@@ -5,6 +5,7 @@ import { CurveChart, TimeChart } from "./chart.js";
 import { Controls } from "./controls.js";
 import { clock, h, moment, number, percent, replace, seconds, words } from "./dom.js";
 import { pill, stateOf, tile } from "./fleet.js";
+import { drawResizes, resizesPath, standbys } from "./resizes.js";
 
 const KEPT = 600;
 
@@ -23,6 +24,7 @@ export class JobPage {
     this.curve = new CurveChart({ title: "Throughput", unit: "samples/s by workers", across: (v) => number(v) });
     this.balance = h("section.card", { "aria-label": "Partitions and workers" });
     this.timeline = h("section.card", { "aria-label": "Decisions" });
+    this.resizes = h("section.card", { "aria-label": "Resizes" });
     this.quality = h("section.card", { "aria-label": "Freshness and quality" });
     this.controls = new Controls(this);
     this.filter = "";
@@ -32,7 +34,7 @@ export class JobPage {
       this.warning,
       this.head,
       this.tiles,
-      h("div.columns", {}, h("div.left", {}, this.why, h("section.card", {}, this.traffic.element), h("div.pair", {}, h("section.card", {}, this.workers.element), h("section.card", {}, this.lag.element)), h("div.pair", {}, h("section.card", {}, this.capacity.element), h("section.card", {}, this.curve.element)), this.timeline), h("div.right", {}, this.controls.element, this.quality, this.balance)),
+      h("div.columns", {}, h("div.left", {}, this.why, h("section.card", {}, this.traffic.element), h("div.pair", {}, h("section.card", {}, this.workers.element), h("section.card", {}, this.lag.element)), h("div.pair", {}, h("section.card", {}, this.capacity.element), h("section.card", {}, this.curve.element)), this.timeline), h("div.right", {}, this.controls.element, this.quality, this.resizes, this.balance)),
     );
   }
 
@@ -50,7 +52,7 @@ export class JobPage {
   async read() {
     const { document, etag } = await ask("GET", this.base);
     Object.assign(this, { job: document, etag });
-    [this.snapshot, this.plan] = await Promise.all([maybe(`${this.base}/snapshot`), maybe(`${this.base}/plan`)]);
+    [this.snapshot, this.plan, this.actuations] = await Promise.all(["/snapshot", "/plan", resizesPath].map((path) => maybe(this.base + path)));
   }
 
   async readDecisions() {
@@ -128,6 +130,7 @@ export class JobPage {
     this.drawTimeline();
     this.drawBalance();
     this.drawQuality();
+    drawResizes(this.resizes, this.snapshot?.safety, this.actuations);
   }
 
   drawWarning() {
@@ -141,11 +144,12 @@ export class JobPage {
     replace(this.head, h("h1", {}, job.id), pill(stateOf(job)), job.mode === "recommend" ? pill(["Recommends only", "quiet"]) : null, h("span.meta", {}, `topic ${job.topic} · rule ${job.rule} · version ${job.version}`));
     const late = job.lag_s !== null && job.lag_s > job.fresh_within_s;
     const forecast = snapshot?.forecast;
+    const idle = standbys(snapshot?.workers);
     replace(
       this.tiles,
       tile("Traffic", job.rate_per_s === null ? "–" : `${number(job.rate_per_s)}/s`, snapshot?.traffic ? `${number(snapshot.traffic.trained_per_s)}/s trained` : "not measured yet"),
       tile("Oldest sample", seconds(job.lag_s), `promised ${seconds(job.fresh_within_s)}`, late ? "bad" : "good"),
-      tile("Workers ready", job.ready ?? "–", `${job.planned ?? "–"} planned · ${job.requested ?? "–"} requested`),
+      tile("Workers ready", job.ready ?? "–", `${job.planned ?? "–"} planned · ${job.requested ?? "–"} requested${idle ? ` · ${idle} on standby` : ""}`),
       tile("Late so far", percent(job.late_share), `may be ${percent(job.late_share_target)}`, job.late_share > job.late_share_target ? "bad" : ""),
       tile("Forecast", forecast ? forecast.model : "–", forecast ? (forecast.score === null ? "not scored yet" : `error ${percent(forecast.score, 1)} of the rate`) : "too little history"),
     );

@@ -1,0 +1,26 @@
+// How the pool was resized lately, what came of it, and what holds it back.
+
+import { clock, h, number, replace, words } from "./dom.js";
+import { pill } from "./fleet.js";
+
+const SHOWN = 8;
+const LOOKS = { done: "good", refused: "bad" };
+
+export const resizesPath = `/actuations?limit=${SHOWN}`;
+
+/** How many workers stand by, started and loaded but without work. */
+export const standbys = (workers) => (workers || []).filter((worker) => worker.phase === "standby").length;
+
+export function drawResizes(card, safety, actuations) {
+  const held = safety ? [["growing", safety.breaker_up], ["shrinking", safety.breaker_down]].filter(([, breaker]) => breaker.phase !== "closed") : [];
+  const trail = (actuations || []).map((one) =>
+    h("li", {}, h("time", {}, clock(one.at_s)), " ", h("b", {}, `${one.before} → ${one.workers}`), " ", pill([words(one.outcome), LOOKS[one.outcome] || "quiet"]), one.why ? h("p.fine", {}, one.why) : null),
+  );
+  replace(
+    card,
+    h("h2", {}, "Resizes"),
+    safety ? h("p.fine", {}, `${number(safety.resizes_hour)} within the hour, ${number(safety.resizes_day)} within the day.`) : null,
+    held.map(([direction, breaker]) => h("p.callout", {}, `${direction[0].toUpperCase()}${direction.slice(1)} is held${breaker.until_s ? ` until ${clock(breaker.until_s)}` : ""}: ${breaker.failures} resizes in a row failed or did not help. ${breaker.why}`)),
+    trail.length ? h("ul.trail", {}, trail) : h("p", {}, "None yet."),
+  );
+}

@@ -1,0 +1,104 @@
+"""What-if on the simulator: a process of its own that answers in time, and is gone when nobody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+
+import numpy as np
+import psutil
+import pytest
+
+from estimator.capacity import Capacity
+from forecasting.history import TrafficHistory
+from services.api import replay
+from services.api.simulated import SimulatedWhatIf
+from services.api.what_if import Question, WhatIfUnavailable
+from services.settings import JobSettings
+from tests.waiting import eventually_async
+
+DAY_S = 86_400.0
+
+
+def a_question(*, season_s: float = DAY_S, rule: str = "reactive", fresh_within_s: float = 60.0) -> Question:
+    hours = np.arange(48) / 24
+    rates = (9000 + 6000 * np.sin(2 * np.pi * hours)) * DAY_S / season_s
+    job = JobSettings.model_validate(
+        {
+            "topic": "clicks",
+            "slo": {"fresh_within_s": fresh_within_s},
+            "scaling": {"rule": rule, "workers_max": 40, "lead_time_s": 180 * season_s / DAY_S},
+            "forecast": {"season_s": season_s},
+        }
+    )
+    history = TrafficHistory(start_s=0.0, step_s=season_s / 24, rates=rates)
+    return Question(job, Capacity(1000.0 * DAY_S / season_s), history)
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_a_season_is_played_again_and_workers_are_workers_however_long_it_is() -> None:
+    long, short = (replay.answer(a_question(season_s=season_s)) for season_s in (7200.0, 600.0))
+
+    for answer in (long, short):
+        (point,) = answer.points
+        assert 9 < point.workers_mean < 20
+        assert point.gpu_hours_per_day == pytest.approx(24 * point.workers_mean)
+    assert long.traffic_s == pytest.approx(7200.0, rel=0.05)
+    assert short.traffic_s == pytest.approx(600.0, rel=0.05)
+
+
+def test_turning_the_knob_trades_lateness_for_gpu_hours() -> None:
+    curve = replay.answer(dataclasses.replace(a_question(season_s=600.0), turned=True)).points
+
+    hours = [point.gpu_hours_per_day for point in curve]
+    assert len(curve) > 2
+    assert hours == sorted(hours, reverse=True), "a higher utilisation must cost less"
+    assert all("utilisation=" in point.setting for point in curve)
+
+
+async def test_an_answer_comes_from_another_process_and_is_remembered() -> None:
+    async with SimulatedWhatIf() as what_if:
+        first = await what_if.ask(a_question(rule="static-max"))
+        (child,) = children()
+        child.kill()
+
+        assert await what_if.ask(a_question(rule="static-max")) is first, "asked again what was known"
+
+
+async def test_a_process_that_died_is_told_and_replaced() -> None:
+    async with SimulatedWhatIf() as what_if:
+        asking = asyncio.create_task(what_if.ask(a_question()))
+        await eventually_async(lambda: bool(children()), what="the simulator's process")
+        os.kill(children()[0].pid, signal.SIGKILL)
+
+        with pytest.raises(WhatIfUnavailable, match="ask again"):
+            await asking
+        assert (await what_if.ask(a_question(rule="static-max"))).points
+
+
+async def test_whoever_stops_waiting_ends_the_work_and_the_next_gets_their_own_answer() -> None:
+    async with SimulatedWhatIf() as what_if:
+        abandoned = asyncio.create_task(what_if.ask(a_question(rule="penstock")))
+        await eventually_async(lambda: bool(children()), what="the simulator's process")
+        abandoned.cancel()
+
+        answer = await what_if.ask(a_question(rule="static-max", fresh_within_s=7.0))
+
+        assert answer.points[0].fresh_within_s == 7.0, "the abandoned question was answered"
+
+
+async def test_nothing_is_left_running_when_it_is_closed_in_the_middle_of_an_answer() -> None:
+    before = set(children())
+    async with SimulatedWhatIf() as what_if:
+        asking = [asyncio.create_task(what_if.ask(a_question(fresh_within_s=s))) for s in (30.0, 90.0)]
+        await eventually_async(lambda: set(children()) > before, what="the simulator's process")
+
+    assert set(children()) == before
+    for answer in await asyncio.gather(*asking, return_exceptions=True):
+        assert isinstance(answer, WhatIfUnavailable)
+    assert set(children()) == before, "a question that was waiting started another process"
