@@ -61,7 +61,7 @@ def test_a_misspelt_variable_is_refused(config: Path, monkeypatch: pytest.Monkey
         ("kafak: {}", "kafak: no such setting"),
         (
             "jobs: {clicks: {topic: clicks, slo: {fresh_within_s: -3}}}",
-            "jobs.clicks.slo.fresh_within_s: Input should be greater than 0 (given: -3)",
+            "jobs.clicks.slo.fresh_within_s: Input should be greater than or equal to 0.001 (given: -3)",
         ),
         (
             "jobs: {clicks: {topic: clicks, slo: {fresh_within_s: .nan}}}",
