@@ -11,6 +11,9 @@ from estimator.throughput.model import ThroughputModel
 from estimator.throughput.scalability import LawPrior
 from estimator.throughput.window import ThroughputWindow
 
+_WINDOWS = 3
+"""Windows that a measurement of a profile counts as: the first after a resize is taken for neither size."""
+
 
 @dataclass(frozen=True, slots=True)
 class Guess:
@@ -20,11 +23,15 @@ class Guess:
     contention: float = 0.02
     lone_rates: Mapping[str, float] = field(default_factory=dict)
     """Samples/s of one worker alone, by GPU type, where someone knows: the settings or a profile."""
+    profile: tuple[ThroughputWindow, ...] = ()
+    """What a profile measured before the first decision: workers that always had samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTypes:
     """The throughput of each type of GPU that a job has run on. An immutable value; stored as it is.
+
+    What a profile measured is not stored with it: it comes with the guess, until the job has run itself.
 
     >>> round(GpuTypes().of("h100", Guess(100.0, lone_rates={"h100": 300.0})).samples_per_s(1))
     300
@@ -45,7 +52,10 @@ class GpuTypes:
             return own
         alone = guess.lone_rates.get(gpu_type)
         known = _guessed(alone or guess.rate_per_worker, guess.contention, gpu_type).knowledge
-        lender = max(self.models.values(), key=_experience, default=None)
+        profiled = _profiled(guess.profile, guess.rate_per_worker, guess.contention)
+        if own is None and gpu_type in profiled:
+            return profiled[gpu_type]
+        lender = max((profiled | dict(self.models)).values(), key=_experience, default=None)
         if lender is not None and lender.knowledge.rows:
             # X_B(n) = X_A(n)·X_B(1)/X_A(1) (Sia), but for the ceiling of what both share.
             ratio = 1.0 if alone is None else alone / lender.samples_per_s(1)
@@ -61,6 +71,21 @@ class GpuTypes:
 def _guessed(rate_per_worker: float, contention: float, gpu_type: str) -> ThroughputModel:
     # Remembered, since a job that tells nothing asks at every tick.
     return ThroughputModel.guessed(rate_per_worker, contention=contention, gpu_type=gpu_type)
+
+
+@lru_cache(maxsize=256)
+def _profiled(
+    windows: tuple[ThroughputWindow, ...], rate_per_worker: float, contention: float
+) -> dict[str, ThroughputModel]:
+    """By GPU type, what a profile's windows teach."""
+    models: dict[str, ThroughputModel] = {}
+    for window in windows:
+        kind = window.gpu_type
+        model = models.get(kind) or _guessed(rate_per_worker, contention, kind)
+        for part in range(_WINDOWS):
+            model = model.seen(replace(window, at_s=window.at_s + part / _WINDOWS))
+        models[kind] = model
+    return models
 
 
 def _experience(model: ThroughputModel) -> tuple[int, float, str]:

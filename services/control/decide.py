@@ -170,7 +170,7 @@ def _throughput(
 ) -> tuple[Throughput, LearnedCapacity]:
     """What is known of C(n) after this tick."""
     prior = policy.capacity_prior
-    guess = Guess(prior.rate_per_worker, prior.contention, policy.lone_rates)
+    guess = Guess(prior.rate_per_worker, prior.contention, policy.lone_rates, policy.profile)
     partitions = len(seen.traffic.partition_rates) if policy.shuffle is Shuffle.OFF else 0
     throughput = throughput_seen(state.throughput, seen, ready, guess, partitions=partitions or None)
     broken = seen.traffic.lag_s > policy.slo.fresh_within_s

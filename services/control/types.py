@@ -11,7 +11,7 @@ from estimator.capacity import Capacity
 from estimator.reason import Reason
 from estimator.rules import Rule
 from estimator.situation import Limits, Slo
-from estimator.throughput import Bottleneck, Confidence, ResourceLoad, StepTimes
+from estimator.throughput import Bottleneck, Confidence, ResourceLoad, StepTimes, ThroughputWindow
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
 from services.control.actuation import Actuation
@@ -204,6 +204,8 @@ class Policy:
     """How long a resize stops training, until that has been measured."""
     lone_rates: Mapping[str, float] = field(default_factory=dict)
     """Samples/s of a lone worker by GPU type, where types differ."""
+    profile: tuple[ThroughputWindow, ...] = ()
+    """What a profile measured before the first decision."""
     stale_after_s: float = 30.0
     """A reading older than this holds the plan."""
     mode: Mode = Mode.ACT

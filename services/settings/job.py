@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 from estimator.capacity import Capacity
 from estimator.rules import Rule, rule_named, takes
 from estimator.situation import Limits, Slo
+from estimator.throughput import ThroughputWindow
 from services.control.types import Mode, Policy, Shuffle
 from services.settings.group import SettingsGroup
 from services.settings.pool import PoolSettings
@@ -31,6 +32,17 @@ class SloSettings(SettingsGroup):
     """The share of samples that may be late."""
 
 
+class ProfilePoint(SettingsGroup):
+    """What `penstock profile` measured: so many workers, never short of samples, trained so much."""
+
+    workers: PositiveInt
+    """How many trained at once."""
+    samples_per_s: PositiveFloat
+    """What they trained together."""
+    gpu_type: str = ""
+    """The type of GPU they ran on, as the pool names it; empty where it names none."""
+
+
 class ScalingSettings(SettingsGroup):
     """How many workers there may be, and how their number is chosen."""
 
@@ -42,6 +54,9 @@ class ScalingSettings(SettingsGroup):
     """GPUs that one worker holds. GPU-hours, budgets and prices count GPUs."""
     rate_per_worker: PositiveFloat = 1000.0
     """Samples a second that one worker can train. A first guess: learned once measured."""
+    profile: list[ProfilePoint] = Field(default_factory=list, max_length=100)
+    """What `penstock profile` measured, so that the first decision need not guess: for each pool size
+    `workers`, `samples_per_s` and `gpu_type`."""
     lead_time_s: PositiveFloat = 120.0
     """From asking for a worker to its first trained batch."""
     pause_s: NonNegativeFloat = 0.0
@@ -209,6 +224,10 @@ class JobSettings(SettingsGroup):
             capacity_prior=Capacity(scaling.rate_per_worker),
             lead_time_s=scaling.lead_time_s,
             pause_s=scaling.pause_s,
+            profile=_windows(scaling.profile),
+            lone_rates={
+                point.gpu_type: point.samples_per_s for point in scaling.profile if point.workers == 1
+            },
             stale_after_s=stale_after_s,
             mode=Mode.RECOMMEND if self.pool.kind == "recommend" else scaling.mode,
             shuffle=self.shuffle.mode,
@@ -216,3 +235,18 @@ class JobSettings(SettingsGroup):
             standbys=None if scaling.standbys == "auto" else scaling.standbys,
             safety=scaling.safety.limits(fleet_resizes_per_hour=fleet_resizes_per_hour),
         )
+
+
+def _windows(profile: list[ProfilePoint]) -> tuple[ThroughputWindow, ...]:
+    """As the throughput model learns them: smaller pools first, each at a time of its own."""
+    ordered = sorted(profile, key=lambda point: (point.gpu_type, point.workers))
+    return tuple(
+        ThroughputWindow(
+            at_s=float(place),
+            ready=point.workers,
+            samples_per_s=point.samples_per_s,
+            saturated=True,
+            gpu_type=point.gpu_type,
+        )
+        for place, point in enumerate(ordered)
+    )

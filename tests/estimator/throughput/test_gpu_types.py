@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from estimator.throughput.gpu_types import GpuTypes, Guess
+from estimator.throughput.window import ThroughputWindow
 from tests.estimator.throughput.pools import Pool, contended
 
 CURVE = contended(contention=0.08)
@@ -58,3 +59,21 @@ def test_without_anyone_to_lend_it_is_the_guess_and_follows_it() -> None:
 
     assert GpuTypes().of("t4", GUESS).samples_per_s(1) == pytest.approx(500.0)
     assert GpuTypes().seen(lying, GUESS).of("a10", Guess(70.0)).samples_per_s(1) == pytest.approx(70.0)
+
+
+def test_a_profile_of_two_sizes_is_known_before_the_first_window_and_lent_to_other_types() -> None:
+    profile = tuple(
+        ThroughputWindow(at_s=n, ready=n, samples_per_s=rate, saturated=True, gpu_type="a10")
+        for n, rate in ((1, 1000.0), (2, 1700.0))
+    )
+    guess = Guess(50.0, lone_rates={"a10": 1000.0, "h100": 3000.0}, profile=profile)
+
+    known = GpuTypes().of("a10", guess)
+
+    assert known.knowledge.sizes == (1, 2)
+    assert known.samples_per_s(1) == pytest.approx(1000.0, rel=0.02)
+    assert known.samples_per_s(2) == pytest.approx(1700.0, rel=0.02)
+    assert known.samples_per_s(4) < 3300.0, "the contention between two was not seen"
+    assert GpuTypes().of("h100", guess).samples_per_s(2) == pytest.approx(5100.0, rel=0.05)
+    seen = GpuTypes().seen(ThroughputWindow(9.0, 2, 1700.0, saturated=True, gpu_type="a10"), guess)
+    assert seen.of("a10", guess).knowledge.sizes == (1, 2), "a window made it forget the profile"
