@@ -50,6 +50,30 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
+class Dealt:
+    """Whole partitions, dealt evenly by number, as Kafka's consumer groups do.
+
+    The worker with the most partitions falls behind first, and with it the job: 20 workers on 64
+    partitions carry no more than 16 do, since one of them has four.
+
+    >>> deal = Dealt(partitions=64)
+    >>> [round(deal.worth(n), 1) for n in (16, 20, 21, 22, 32, 70)]
+    [16.0, 16.0, 16.0, 21.3, 32.0, 64.0]
+    """
+
+    partitions: int
+    heaviest: float = 0.0
+    """The share of the traffic that is on one partition: no more than one worker trains it."""
+
+    def worth(self, workers: int) -> float:
+        """How many evenly loaded workers do as much before the first one falls behind."""
+        if workers <= 0:
+            return 0.0
+        most = math.ceil(self.partitions / min(workers, self.partitions))
+        return 1.0 / max(most / self.partitions, self.heaviest)
+
+
+@dataclass(frozen=True, slots=True)
 class LearnedCapacity(Capacity):
     """C_low(n) of the throughput model, and no more than that of the largest n it may be extrapolated to.
 
@@ -60,9 +84,13 @@ class LearnedCapacity(Capacity):
     model: ThroughputModel = field(kw_only=True)
     reach: int = field(kw_only=True)
     slo_broken: bool = False
+    dealt: Dealt | None = None
+    """None where every worker takes what it can."""
 
     @classmethod
-    def of(cls, model: ThroughputModel, *, slo_broken: bool, workers_max: int) -> LearnedCapacity:
+    def of(
+        cls, model: ThroughputModel, *, slo_broken: bool, workers_max: int, dealt: Dealt | None = None
+    ) -> LearnedCapacity:
         """What `model` knows; the limit of extrapolation is further out while the SLO is broken."""
         reach = model.reach(slo_broken=slo_broken)
         return cls(
@@ -71,6 +99,7 @@ class LearnedCapacity(Capacity):
             model=model,
             reach=workers_max if reach is None else reach,
             slo_broken=slo_broken,
+            dealt=dealt,
         )
 
     def samples_per_s(self, workers: int) -> float:
@@ -79,10 +108,21 @@ class LearnedCapacity(Capacity):
         While the SLO is broken there is less to lose: then it is C(n), for a margin that grows with
         the distance would keep a pool from ever trying more.
         """
-        if self.slo_broken:
-            return self.model.samples_per_s(min(workers, self.reach))
-        return self.model.low(min(workers, self.reach))
+        reached = min(workers, self.reach)
+        rate = self.model.samples_per_s(reached) if self.slo_broken else self.model.low(reached)
+        if self.dealt is None or workers <= 0:
+            return rate
+        return rate * min(1.0, self.dealt.worth(workers) / workers)
 
     def workers_for(self, rate_per_s: float, *, workers_max: int) -> int:
         """As the model says: within its reach; where no size carries the rate, the one that trains most."""
-        return self.model.workers_for(rate_per_s, workers_max=workers_max, slo_broken=self.slo_broken)
+        if self.dealt is None:
+            return self.model.workers_for(rate_per_s, workers_max=workers_max, slo_broken=self.slo_broken)
+        if not rate_per_s > 0:
+            return 0
+        rates = [self.samples_per_s(n) for n in range(min(self.reach, workers_max) + 1)]
+        enough = next((n for n, rate in enumerate(rates) if rate >= rate_per_s * (1 - 1e-9)), None)
+        if enough is not None:
+            return enough
+        most = max(range(len(rates)), key=rates.__getitem__)  # the fewest of those that train the most
+        return workers_max + 1 if most == workers_max else most

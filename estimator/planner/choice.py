@@ -58,7 +58,8 @@ class Choice:
     late_share_least: float
     """With as many workers as there may be: what no size could avoid."""
     factor_fewer: float | None
-    """Traffic lower by this factor would need one worker less; None when none of those tried."""
+    """Traffic lower by this factor would make the next smaller size the cheaper one; None when none of
+    those tried."""
     factor_more: float | None
 
     @property
@@ -82,10 +83,11 @@ class Weighing:
         high = seen.limits.workers_max
         now = min(max(seen.requested, seen.limits.workers_min), high)
         low = max(seen.limits.workers_min, min(self._floor(curve), now))
-        tried, costs, late = self._try(self._first(curve, low, now), curve)
+        sizes = _worthwhile(curve, low, high, now)
+        tried, costs, late = self._try(self._first(curve, sizes, now), curve)
         while True:
             best = _cheapest(costs)
-            beyond = _beyond(tried, best, low, high)
+            beyond = _beyond(tried, best, sizes)
             if len(beyond) == 0:
                 break
             more = self._try(beyond, curve)
@@ -99,12 +101,19 @@ class Weighing:
             for n, cost, share in zip(tried, costs, late, strict=True)
         }
         at = int(tried[best])
+        place = int(np.searchsorted(sizes, at))
+        smaller = int(sizes[place - 1]) if place > 0 else None
+        larger = int(sizes[place + 1]) if place + 1 < len(sizes) else None
         most = every.get(high) or Candidate(high, *self._one(high, curve))
         return Choice(
-            every[at], every.get(at - 1), every.get(at + 1), every.get(seen.requested), most.late_share,
-            self._factor(at, at - 1, curve) if at > low else None,
-            self._factor(at, at + 1, curve) if at < high else None,
-        )  # fmt: skip
+            every[at],
+            None if smaller is None else every.get(smaller),
+            None if larger is None else every.get(larger),
+            every.get(seen.requested),
+            most.late_share,
+            None if smaller is None else self._factor(at, smaller, curve),
+            None if larger is None else self._factor(at, larger, curve),
+        )
 
     def _curve(self) -> Floats:
         most = max(self.seen.limits.workers_max, self.seen.ready, self.seen.requested)
@@ -125,18 +134,18 @@ class Weighing:
         enough = np.flatnonzero(curve + spare >= self.futures.typical[0] * (1 - grace))
         return int(enough[0]) if len(enough) else len(curve)
 
-    def _first(self, curve: Floats, low: int, now: int) -> Counts:
+    def _first(self, curve: Floats, sizes: Counts, now: int) -> Counts:
         """From the present size to the one that typical traffic needs, and one beyond either."""
-        high = self.seen.limits.workers_max
         need = self.futures.typical.max() + self.seen.lag / (self.timing.lead_time_s + self.timing.slo_s)
-        enough = np.flatnonzero(curve[: high + 1] >= need)
-        usual = min(max(int(enough[0]) if len(enough) else high, low), high)
-        first, last = max(min(now, usual) - 1, low), min(max(now, usual) + 1, high)
+        enough = np.flatnonzero(curve[sizes] >= need)
+        usual = int(enough[0]) if len(enough) else len(sizes) - 1
+        here = int(np.searchsorted(sizes, now))
+        first, last = max(min(here, usual) - 1, 0), min(max(here, usual) + 1, len(sizes) - 1)
         if last - first <= SPREAD_MAX:
-            return np.arange(first, last + 1)
-        ends = np.array([now - 1, now, now + 1, usual - 1, usual, usual + 1])
+            return np.asarray(sizes[first : last + 1])
+        ends = np.array([here - 1, here, here + 1, usual - 1, usual, usual + 1])
         few = np.concatenate([np.linspace(first, last, SPREAD_MAX).astype(np.int64), ends])
-        return np.unique(np.clip(few, first, last))
+        return np.asarray(sizes[np.unique(np.clip(few, first, last))])
 
     def _try(self, candidates: Counts, curve: Floats) -> tuple[Counts, Floats, Floats]:
         """Cost and late share of each."""
@@ -216,10 +225,23 @@ def _cheapest(costs: Floats) -> int:
     return int(np.flatnonzero(costs <= least * (1 + TIE))[-1])
 
 
-def _beyond(tried: Counts, best: int, low: int, high: int) -> Counts:
-    """Candidates next to the best one that were not tried yet."""
-    at = int(tried[best])
-    below = at - 1 if best == 0 else int(tried[best - 1]) + 1
-    above = at + 1 if best == len(tried) - 1 else int(tried[best + 1]) - 1
-    wanted = [n for n in (below, at - 1, at + 1, above) if low <= n <= high]
-    return np.setdiff1d(np.array(wanted, dtype=np.int64), tried)
+def _worthwhile(curve: Floats, low: int, high: int, now: int) -> Counts:
+    """Sizes that train more than every smaller one that may be chosen, and the present one.
+
+    Where whole partitions are dealt, one worker more often trains nothing more; looking only one
+    step away, the next size that does would never be found.
+    """
+    allowed = np.arange(low, high + 1)
+    best_before = np.concatenate([[-1.0], np.maximum.accumulate(curve[low:high])])
+    worth: Counts = allowed[(curve[low : high + 1] > best_before) | (allowed == now)]
+    return worth
+
+
+def _beyond(tried: Counts, best: int, sizes: Counts) -> Counts:
+    """Sizes next to the best one that were not tried yet."""
+    places = np.searchsorted(sizes, tried)
+    at = int(places[best])
+    below = at - 1 if best == 0 else int(places[best - 1]) + 1
+    above = at + 1 if best == len(tried) - 1 else int(places[best + 1]) - 1
+    wanted = [place for place in (below, at - 1, at + 1, above) if 0 <= place < len(sizes)]
+    return np.setdiff1d(sizes[wanted], tried)

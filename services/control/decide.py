@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
-from estimator.capacity import LearnedCapacity
+from estimator.capacity import Dealt, LearnedCapacity
 from estimator.situation import Limits, Situation, Sizing
 from estimator.throughput import Guess
 from services.control import standby
@@ -171,11 +171,22 @@ def _throughput(
     """What is known of C(n) after this tick."""
     prior = policy.capacity_prior
     guess = Guess(prior.rate_per_worker, prior.contention, policy.lone_rates, policy.profile)
-    partitions = len(seen.traffic.partition_rates) if policy.shuffle is Shuffle.OFF else 0
-    throughput = throughput_seen(state.throughput, seen, ready, guess, partitions=partitions or None)
+    dealt = _dealt(seen, policy)
+    partitions = None if dealt is None else dealt.partitions
+    throughput = throughput_seen(state.throughput, seen, ready, guess, partitions=partitions)
     broken = seen.traffic.lag_s > policy.slo.fresh_within_s
     most = policy.limits.workers_max
-    return throughput, LearnedCapacity.of(throughput.model, slo_broken=broken, workers_max=most)
+    capacity = LearnedCapacity.of(throughput.model, slo_broken=broken, workers_max=most, dealt=dealt)
+    return throughput, capacity
+
+
+def _dealt(seen: Observation, policy: Policy) -> Dealt | None:
+    """How Kafka shares the partitions out, where that is not for Penstock to do."""
+    rates = seen.traffic.partition_rates
+    if policy.shuffle is Shuffle.LEASES or not rates:
+        return None
+    total = sum(rates)
+    return Dealt(len(rates), max(rates) / total if total > 0 else 0.0)
 
 
 def _pool(

@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from estimator.capacity import Capacity
+from estimator.capacity import Capacity, Dealt, LearnedCapacity
 from estimator.planner import choice
 from estimator.planner.memory import PlannerMemory
 from estimator.planner.planning import Planner
 from estimator.reason import Reason
 from estimator.rules.penstock import PenstockMemory, penstock
 from estimator.situation import Limits, Situation, Sizing, Slo
+from estimator.throughput import ThroughputModel
 from tests.estimator.planner.histories import NOW_S, daily, history, planning
 
 STEADY = np.full(3 * 1440, 1000.0)
@@ -304,6 +305,22 @@ def test_without_a_history_it_sizes_from_what_is_seen() -> None:
     sizing = sized(planning(STEADY, history=None), utilisation=0.8)
 
     assert (sizing.workers, sizing.reason) == (13, Reason.TRAFFIC_RISE)
+
+
+@pytest.mark.parametrize(
+    ("requested", "rate", "wanted"), [(16, 2000.0, 22), (16, 2050.0, 32), (20, 1200.0, 13), (22, 1500.0, 16)]
+)
+def test_sizes_at_which_whole_partitions_train_nothing_more_are_passed_over(
+    requested: int, rate: float, wanted: int
+) -> None:
+    model = ThroughputModel.guessed(100.0, contention=0.0)
+    capacity = LearnedCapacity.of(model, slo_broken=False, workers_max=64, dealt=Dealt(64))
+
+    plan = sized(
+        planning(STEADY * rate / 1000.0, requested=requested, capacity=capacity, limits=Limits(1, 64))
+    )
+
+    assert plan.workers == wanted
 
 
 def test_a_speed_that_falls_as_workers_are_added_does_not_break_it() -> None:
