@@ -45,8 +45,6 @@ class Holding:
     """A lease that this worker holds, and how far it is."""
 
     lease: Lease
-    read: int = 0
-    """Samples read so far."""
     read_to: int = 0
     """Every sample of the lease below this offset was read."""
     exhausted: bool = False
@@ -54,11 +52,12 @@ class Holding:
     deleted: list[tuple[int, int]] = field(default_factory=list)
     """Ranges that Kafka deleted before they were read."""
     parts: list[Part] = field(default_factory=list)
+    """All that was read, in order."""
 
     @property
     def settled(self) -> bool:
         """Whether nothing that was read is still to be trained."""
-        return sum(part.count for part in self.parts if part.done) == self.read
+        return all(part.done for part in self.parts)
 
     def outcome(self) -> Outcome:
         """What may be told to the ledger: the part from the start of which everything is trained."""
@@ -81,6 +80,8 @@ class Holding:
 
 class Batch:
     """Samples to train in one step. Call `done()` once the parameters have taken them in."""
+
+    __slots__ = ("_decode", "_fresh_within_s", "_given_at_s", "_now_s", "_on_done", "_parts", "samples")
 
     def __init__(
         self,

@@ -65,7 +65,9 @@ def stream(
         assignment = stack.enter_context(
             AssignmentReader(redis.url, job, prefix=redis.prefix, timeout_s=redis.timeout_s)
         )
-        topic = stack.enter_context(closing(Topic(settings.kafka, plan.topic, plan.group)))
+        topic = stack.enter_context(
+            closing(Topic(settings.kafka, plan.topic, plan.group, read_ahead=plan.read_ahead))
+        )
         batches = SampleStream(
             topic,
             ledger,
