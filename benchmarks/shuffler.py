@@ -24,19 +24,23 @@ PARTS = ("plan", "ledger", "steady", "rescale")
 def steady(kafka: ApacheKafka, redis: EmbeddedRedis, *, rounds: int) -> dict[str, float]:
     """Interleaved runs, each in a process of its own."""
     kafka.create_topic("steady", shuffler_steady.PARTITIONS)
-    _fill(kafka.bootstrap, "steady", shuffler_steady.RECORDS + 20_000)
-    found: dict[str, list[float]] = {kind: [] for kind in shuffler_steady.KINDS}
+    _fill(kafka.bootstrap, "steady", shuffler_steady.RECORDS)
+    kinds = shuffler_steady.KINDS
+
+    def measured(measure: str, kind: str) -> float:
+        command = [sys.executable, "-m", "benchmarks.shuffler_steady", measure, kind, kafka.bootstrap]
+        said = subprocess.run([*command, "steady", redis.url], capture_output=True, check=True, text=True)
+        return float(said.stdout.splitlines()[-1])
+
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind, several in found.items():
-            command = [sys.executable, "-m", "benchmarks.shuffler_steady", kind, kafka.bootstrap]
-            said = subprocess.run([*command, "steady", redis.url], capture_output=True, check=True, text=True)
-            several.append(json.loads(said.stdout.splitlines()[-1])["us_per_record"])
-    best = {kind: median(several) for kind, several in found.items()}
+            several.append(measured("cpu", kind))
     return {
-        "sdk_cpu_us_per_record": best["sdk"],
-        "bare_cpu_us_per_record": best["bare"],
-        "sdk_over_bare": best["sdk"] / best["bare"],
+        **{f"{kind}_cpu_us_per_record": median(several) for kind, several in found.items()},
+        "sdk_over_bare": median(found["sdk"]) / median(found["bare"]),
         "sdk_over_bare_of_fastest": min(found["sdk"]) / min(found["bare"]),
+        **{f"{kind}_bytes_fetched_per_byte": measured("fetched", kind) for kind in kinds},
     }
 
 

@@ -13,6 +13,7 @@ from services.stream.batch_reader import BatchReader
 from services.stream.errors import LedgerUnavailable, SourceMissing, SourceUnavailable
 from services.stream.frontier import Frontier
 from services.stream.lease_queue import LeaseQueue
+from services.stream.loss_log import LossLog
 from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
@@ -46,6 +47,7 @@ class Feeder:
         *,
         holder: str,
         kafka: Outage,
+        losses: LossLog,
         prefer: Callable[[], Sequence[int]],
         stands_by: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -60,6 +62,7 @@ class Feeder:
         self._frontier = Frontier(topic, ledger, plan)
         self._redis = Outage("redis")
         self._kafka = kafka
+        self._losses = losses
         self._holdings: list[Holding] = []
         self._refresh_at_s = 0.0
         self._leave_by_s = float("inf")
@@ -120,7 +123,7 @@ class Feeder:
             )
             self._redis.answered()
             if finished is not None:
-                self._holdings.remove(finished)
+                self._counted(finished)
             if lease is None:
                 return self._refresh()
         except LedgerUnavailable as error:
@@ -166,16 +169,17 @@ class Feeder:
         return answer
 
     def _settle(self) -> None:
-        """Complete the leases that are trained. While Redis is away they wait."""
+        """Complete the leases that are trained, and have losses audited. While Redis is away they wait."""
         for holding in [h for h in self._holdings if h.exhausted and h.settled]:
             if not self._tell(holding):
                 return
+        self._audit(at_once=False)
 
     def _give_back(self) -> bool:
         """Tell the ledger what was trained of each lease, and give back the rest; whether all is told."""
         for holding in list(self._holdings):
             self._tell(holding)
-        return not self._holdings
+        return not self._holdings and self._audit(at_once=True)
 
     def _tell(self, holding: Holding) -> bool:
         """Whether the ledger knows how the lease ended; then it is no longer held."""
@@ -194,7 +198,24 @@ class Feeder:
             self._lost(holding, error)
             return True
         self._redis.answered()
+        self._counted(holding)
+        return True
+
+    def _counted(self, holding: Holding) -> None:
+        """The ledger has taken in how the lease ended: it is no longer held."""
         self._holdings.remove(holding)
+        upto = holding.outcome().upto
+        self._losses.note(holding.lease.partition, [gone for gone in holding.deleted if gone[1] <= upto])
+
+    def _audit(self, *, at_once: bool) -> bool:
+        """Whether the audit log has what is due for it."""
+        if not self._redis.over:
+            return False
+        try:
+            self._losses.write(at_once=at_once)
+        except LedgerUnavailable as error:
+            self._redis.failed(error)
+            return False
         return True
 
     def _lost(self, holding: Holding | None, error: LeaseLost) -> None:

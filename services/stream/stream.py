@@ -16,6 +16,7 @@ from services.stream.feeder import Feeder
 from services.stream.heartbeat import Heartbeat
 from services.stream.lease_queue import LeaseQueue
 from services.stream.lease_reader import LeaseReader
+from services.stream.loss_log import LossLog
 from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
@@ -41,6 +42,7 @@ class SampleStream(Iterator[Batch]):
         plan: StreamPlan,
         *,
         worker: str,
+        losses: LossLog,
         ask_preference: Callable[[], Sequence[int]] = tuple,
         ask_standby: Callable[[], bool] | None = None,
         decode: Decode = Message.value,
@@ -65,7 +67,7 @@ class SampleStream(Iterator[Batch]):
             ask_standby=ask_standby,
             on_activation=leases.wake,
         )
-        self._committer = Committer(topic, ledger, holder=holder, every_s=plan.commit_s)
+        self._committer = Committer(topic, ledger, holder=holder, every_s=plan.commit_s, losses=losses)
         self._feeder = Feeder(
             topic,
             ledger,
@@ -74,6 +76,7 @@ class SampleStream(Iterator[Batch]):
             self._batches,
             holder=holder,
             kafka=kafka,
+            losses=losses,
             prefer=heartbeat.preference,
             stands_by=heartbeat.stands_by,
         )
