@@ -57,13 +57,17 @@ def _fill(bootstrap: str, topic: str, records: int) -> None:
 
 
 def rescale(kafka: ApacheKafka, redis: EmbeddedRedis, *, phase_s: float) -> dict[str, float]:
-    """Each way once, one after the other."""
+    """Each way once, one after the other; leases also without a rescale, to tell what it costs them."""
     figures: dict[str, float] = {}
-    for mode in shuffler_rescale.MODES:
-        topic = f"rescale-{mode}"
+    steady = (shuffler_rescale.PHASES[0],) * len(shuffler_rescale.PHASES)
+    runs = {mode: (mode, shuffler_rescale.PHASES) for mode in shuffler_rescale.MODES}
+    for name, (mode, phases) in {**runs, "leases_undisturbed": ("leases", steady)}.items():
+        topic = f"rescale-{name}"
         kafka.create_topic(topic, shuffler_rescale.PARTITIONS)
-        found = shuffler_rescale.measure(kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s)
-        figures |= {f"rescale_{mode}_{name}": value for name, value in found.items()}
+        found = shuffler_rescale.measure(
+            kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s, phases=phases
+        )
+        figures |= {f"rescale_{name}_{figure}": value for figure, value in found.items()}
     return figures
 
 
