@@ -123,7 +123,7 @@ def test_a_broker_that_dies_and_comes_back_costs_no_sample(redis_url: str, group
     quick = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}
     with ApacheKafka(settings=quick) as kafka:
         kafka.create_topic("clicks", 2)
-        settings = settings_for(kafka.bootstrap, redis_url, "clicks", group)
+        settings = impatient(settings_for(kafka.bootstrap, redis_url, "clicks", group), timeout_s=1.5)
         produce(kafka.bootstrap, "clicks", {0: 500, 1: 500})
         with training(settings, "a", "b") as crew:
             trained_all(settings, 1_000)
@@ -151,14 +151,18 @@ def test_a_topic_that_is_not_there_is_named(kafka: KafkaUnderTest, redis_url: st
 
 
 def test_kafka_that_never_answers_is_named(redis_url: str, group: str) -> None:
-    settings = settings_for("127.0.0.1:1", redis_url, "clicks", group)
-    settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"timeout_s": 0.5})})
+    settings = impatient(settings_for("127.0.0.1:1", redis_url, "clicks", group), timeout_s=0.5)
 
     with (
         pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1:1"),
         stream(settings, JOB, worker="a", connect_s=0.0),
     ):
         pass
+
+
+def impatient(settings: Settings, *, timeout_s: float) -> Settings:
+    """The same, with less patience for Kafka: requests to a dead broker are not worth the wait."""
+    return settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"timeout_s": timeout_s})})
 
 
 def committed_all(settings: Settings, offsets: dict[int, int]) -> None:
