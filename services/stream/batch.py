@@ -116,20 +116,18 @@ class Batch:
         oldest_fresh_ms = (self._now_s() - self._fresh_within_s) * 1000
         first = 0
         for part in self._parts:
-            part.late = _older(self.samples[first : first + part.count], oldest_fresh_ms)
+            part.late = _older(self.samples, range(first, first + part.count), oldest_fresh_ms)
             part.done = True
             first += part.count
         self._on_done(len(self.samples), time.monotonic() - self._given_at_s)
 
 
-def _older(samples: list[Message], than_ms: float) -> int:
-    """How many samples are older. One without a timestamp has no age, so it is not.
+def _older(samples: list[Message], places: range, than_ms: float) -> int:
+    """How many samples at these places are older. One without a timestamp has no age, so it is not.
 
     Asking every message for its timestamp costs as much as reading it. In a long list every 16th is
     asked and stands for those around it: one count may be off by some, the sum of many is not.
     """
-    if len(samples) <= _EVERY_SAMPLE:
-        return sum(1 for sample in samples if 0 <= sample.timestamp()[1] < than_ms)
-    asked = samples[_STRIDE // 2 :: _STRIDE]
-    older = sum(1 for sample in asked if 0 <= sample.timestamp()[1] < than_ms)
-    return round(older * len(samples) / len(asked))
+    asked = places if len(places) <= _EVERY_SAMPLE else places[_STRIDE // 2 :: _STRIDE]
+    older = sum(1 for place in asked if 0 <= samples[place].timestamp()[1] < than_ms)
+    return round(older * len(places) / max(1, len(asked)))
