@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
@@ -32,7 +33,7 @@ def steady(kafka: ApacheKafka, redis: EmbeddedRedis, *, rounds: int) -> dict[str
         said = subprocess.run([*command, "steady", redis.url], capture_output=True, check=True, text=True)
         return float(said.stdout.splitlines()[-1])
 
-    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    found: dict[str, list[float]] = {"bare": [], "sdk": []}
     for _ in range(rounds):
         for kind, several in found.items():
             several.append(measured("cpu", kind))
@@ -62,13 +63,30 @@ def rescale(kafka: ApacheKafka, redis: EmbeddedRedis, *, phase_s: float) -> dict
     steady = (shuffler_rescale.PHASES[0],) * len(shuffler_rescale.PHASES)
     runs = {mode: (mode, shuffler_rescale.PHASES) for mode in shuffler_rescale.MODES}
     for name, (mode, phases) in {**runs, "leases_undisturbed": ("leases", steady)}.items():
-        topic = f"rescale-{name}"
+        topic = f"rescale-{name}".replace("_", "-")
         kafka.create_topic(topic, shuffler_rescale.PARTITIONS)
         found = shuffler_rescale.measure(
             kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s, phases=phases
         )
         figures |= {f"rescale_{name}_{figure}": value for figure, value in found.items()}
     return figures
+
+
+def _measured(options: argparse.Namespace) -> Iterator[dict[str, float]]:
+    """The figures of each part as soon as they are there: the whole takes minutes."""
+    if "plan" in options.parts:
+        yield shuffler_plan.balance() | shuffler_plan.speed() | shuffler_plan.moves()
+    with EmbeddedRedis() as redis:
+        if "ledger" in options.parts:
+            yield shuffler_ledger.measure(redis.url)
+            with Redis.from_url(redis.url) as client:
+                client.flushall()
+        if {"steady", "rescale"} & set(options.parts):
+            with ApacheKafka() as kafka:
+                if "steady" in options.parts:
+                    yield steady(kafka, redis, rounds=options.rounds)
+                if "rescale" in options.parts:
+                    yield rescale(kafka, redis, phase_s=options.phase_s)
 
 
 def main() -> None:
@@ -82,22 +100,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/shuffler.json"))
     options = parser.parse_args()
     figures: dict[str, float] = json.loads(options.out.read_text()) if options.out.exists() else {}
-    if "plan" in options.parts:
-        figures |= shuffler_plan.balance() | shuffler_plan.speed() | shuffler_plan.moves()
-    with EmbeddedRedis() as redis:
-        if "ledger" in options.parts:
-            figures |= shuffler_ledger.measure(redis.url)
-            with Redis.from_url(redis.url) as client:
-                client.flushall()
-        if {"steady", "rescale"} & set(options.parts):
-            with ApacheKafka() as kafka:
-                if "steady" in options.parts:
-                    figures |= steady(kafka, redis, rounds=options.rounds)
-                if "rescale" in options.parts:
-                    figures |= rescale(kafka, redis, phase_s=options.phase_s)
-    figures = {name: round(value, 4) for name, value in sorted(figures.items())}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(figures, indent=2) + "\n")
+    for part in _measured(options):
+        figures |= {name: round(value, 4) for name, value in part.items()}
+        figures = dict(sorted(figures.items()))
+        options.out.write_text(json.dumps(figures, indent=2) + "\n")
     table = Table("figure", "value")
     for name, value in figures.items():
         table.add_row(name, f"{value:,.4g}")
