@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
@@ -24,19 +25,23 @@ PARTS = ("plan", "ledger", "steady", "rescale")
 def steady(kafka: ApacheKafka, redis: EmbeddedRedis, *, rounds: int) -> dict[str, float]:
     """Interleaved runs, each in a process of its own."""
     kafka.create_topic("steady", shuffler_steady.PARTITIONS)
-    _fill(kafka.bootstrap, "steady", shuffler_steady.RECORDS + 20_000)
-    found: dict[str, list[float]] = {kind: [] for kind in shuffler_steady.KINDS}
+    _fill(kafka.bootstrap, "steady", shuffler_steady.RECORDS)
+    kinds = shuffler_steady.KINDS
+
+    def measured(measure: str, kind: str) -> float:
+        command = [sys.executable, "-m", "benchmarks.shuffler_steady", measure, kind, kafka.bootstrap]
+        said = subprocess.run([*command, "steady", redis.url], capture_output=True, check=True, text=True)
+        return float(said.stdout.splitlines()[-1])
+
+    found: dict[str, list[float]] = {"bare": [], "sdk": []}
     for _ in range(rounds):
         for kind, several in found.items():
-            command = [sys.executable, "-m", "benchmarks.shuffler_steady", kind, kafka.bootstrap]
-            said = subprocess.run([*command, "steady", redis.url], capture_output=True, check=True, text=True)
-            several.append(json.loads(said.stdout.splitlines()[-1])["us_per_record"])
-    best = {kind: median(several) for kind, several in found.items()}
+            several.append(measured("cpu", kind))
     return {
-        "sdk_cpu_us_per_record": best["sdk"],
-        "bare_cpu_us_per_record": best["bare"],
-        "sdk_over_bare": best["sdk"] / best["bare"],
+        **{f"{kind}_cpu_us_per_record": median(several) for kind, several in found.items()},
+        "sdk_over_bare": median(found["sdk"]) / median(found["bare"]),
         "sdk_over_bare_of_fastest": min(found["sdk"]) / min(found["bare"]),
+        **{f"{kind}_bytes_fetched_per_byte": measured("fetched", kind) for kind in kinds},
     }
 
 
@@ -53,14 +58,35 @@ def _fill(bootstrap: str, topic: str, records: int) -> None:
 
 
 def rescale(kafka: ApacheKafka, redis: EmbeddedRedis, *, phase_s: float) -> dict[str, float]:
-    """Each way once, one after the other."""
+    """Each way once, one after the other; leases also without a rescale, to tell what it costs them."""
     figures: dict[str, float] = {}
-    for mode in shuffler_rescale.MODES:
-        topic = f"rescale-{mode}"
+    steady = (shuffler_rescale.PHASES[0],) * len(shuffler_rescale.PHASES)
+    runs = {mode: (mode, shuffler_rescale.PHASES) for mode in shuffler_rescale.MODES}
+    for name, (mode, phases) in {**runs, "leases_undisturbed": ("leases", steady)}.items():
+        topic = f"rescale-{name}".replace("_", "-")
         kafka.create_topic(topic, shuffler_rescale.PARTITIONS)
-        found = shuffler_rescale.measure(kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s)
-        figures |= {f"rescale_{mode}_{name}": value for name, value in found.items()}
+        found = shuffler_rescale.measure(
+            kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s, phases=phases
+        )
+        figures |= {f"rescale_{name}_{figure}": value for figure, value in found.items()}
     return figures
+
+
+def _measured(options: argparse.Namespace) -> Iterator[dict[str, float]]:
+    """The figures of each part as soon as they are there: the whole takes minutes."""
+    if "plan" in options.parts:
+        yield shuffler_plan.balance() | shuffler_plan.speed() | shuffler_plan.moves()
+    with EmbeddedRedis() as redis:
+        if "ledger" in options.parts:
+            yield shuffler_ledger.measure(redis.url)
+            with Redis.from_url(redis.url) as client:
+                client.flushall()
+        if {"steady", "rescale"} & set(options.parts):
+            with ApacheKafka() as kafka:
+                if "steady" in options.parts:
+                    yield steady(kafka, redis, rounds=options.rounds)
+                if "rescale" in options.parts:
+                    yield rescale(kafka, redis, phase_s=options.phase_s)
 
 
 def main() -> None:
@@ -74,22 +100,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/shuffler.json"))
     options = parser.parse_args()
     figures: dict[str, float] = json.loads(options.out.read_text()) if options.out.exists() else {}
-    if "plan" in options.parts:
-        figures |= shuffler_plan.balance() | shuffler_plan.speed() | shuffler_plan.moves()
-    with EmbeddedRedis() as redis:
-        if "ledger" in options.parts:
-            figures |= shuffler_ledger.measure(redis.url)
-            with Redis.from_url(redis.url) as client:
-                client.flushall()
-        if {"steady", "rescale"} & set(options.parts):
-            with ApacheKafka() as kafka:
-                if "steady" in options.parts:
-                    figures |= steady(kafka, redis, rounds=options.rounds)
-                if "rescale" in options.parts:
-                    figures |= rescale(kafka, redis, phase_s=options.phase_s)
-    figures = {name: round(value, 4) for name, value in sorted(figures.items())}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(figures, indent=2) + "\n")
+    for part in _measured(options):
+        figures |= {name: round(value, 4) for name, value in part.items()}
+        figures = dict(sorted(figures.items()))
+        options.out.write_text(json.dumps(figures, indent=2) + "\n")
     table = Table("figure", "value")
     for name, value in figures.items():
         table.add_row(name, f"{value:,.4g}")

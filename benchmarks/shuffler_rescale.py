@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
@@ -103,7 +104,9 @@ def _crew(settings: Settings, job: str) -> Iterator[_Crew]:
             crew.end()
 
 
-def measure(bootstrap: str, redis_url: str, mode: str, *, topic: str, phase_s: float) -> dict[str, float]:
+def measure(
+    bootstrap: str, redis_url: str, mode: str, *, topic: str, phase_s: float, phases: Sequence[int] = PHASES
+) -> dict[str, float]:
     """One rescale: how late, how long a gap, how soon the new workers trained."""
     job = {
         "topic": topic,
@@ -123,9 +126,9 @@ def measure(bootstrap: str, redis_url: str, mode: str, *, topic: str, phase_s: f
     with _crew(settings, "bench") as crew:
         load.start()
         began_s = measured_from_s = time.time()
-        for place, workers in enumerate(PHASES):
+        for place, workers in enumerate(phases):
             crew.resize(workers)
-            while crew.ready() < max(PHASES[: place + 1]) and time.time() - began_s < 120:
+            while crew.ready() < max(phases[: place + 1]) and time.time() - began_s < 120:
                 time.sleep(0.05)
             load.rate_per_s = UTILISATION * workers * BATCH / STEP_S
             if place == 0:
@@ -136,10 +139,10 @@ def measure(bootstrap: str, redis_url: str, mode: str, *, topic: str, phase_s: f
         load.join()
         time.sleep(2.0)
         crew.end()
-        return _figures(list(crew.records()), measured_from_s)
+        return _figures(list(crew.records()), measured_from_s, joiners_from=phases[0])
 
 
-def _figures(workers: list[list[dict[str, Any]]], from_s: float) -> dict[str, float]:
+def _figures(workers: list[list[dict[str, Any]]], from_s: float, *, joiners_from: int) -> dict[str, float]:
     batches = sorted((b for worker in workers for b in worker[1:]), key=lambda b: b["done_s"])
     ages = [
         batch["done_s"] - stamp / 1000
@@ -149,16 +152,19 @@ def _figures(workers: list[list[dict[str, Any]]], from_s: float) -> dict[str, fl
         for stamp in stamps
     ]
     joins = [
-        worker[1]["given_s"] - worker[0]["ready_s"] for worker in workers[PHASES[0] :] if len(worker) > 1
+        worker[1]["given_s"] - worker[0]["ready_s"] for worker in workers[joiners_from:] if len(worker) > 1
     ]
-    return {
+    figures = {
         "samples": float(len(ages)),
         "later_than_1s": float(sum(age > LATE_S for age in ages)),
+        "later_than_1s_share": sum(age > LATE_S for age in ages) / max(1, len(ages)),
+        "median_age_s": median(ages) if ages else 0.0,
         "worst_age_s": max(ages, default=0.0),
         "longest_gap_s": _longest_gap(batches, from_s),
-        "join_to_first_record_s": sorted(joins)[len(joins) // 2] if joins else float("nan"),
-        "joiners_that_trained": float(len(joins)),
     }
+    if joins:
+        figures |= {"join_to_first_record_s": median(joins), "joiners_that_trained": float(len(joins))}
+    return figures
 
 
 def _longest_gap(batches: list[dict[str, Any]], from_s: float) -> float:

@@ -154,6 +154,8 @@ class TrafficReading:
     partition_lags: tuple[int, ...] = ()
     lost: int = 0
     """Samples that Kafka deleted before they were trained, since the meter was opened."""
+    quarantined: int = 0
+    """Offsets that were given up because every worker that took them fell silent; 0 without leases."""
     degraded: str = ""
     late_share: float | None = None
     """Share of the last week's trained samples that were late; None where nobody counts them."""

@@ -34,6 +34,9 @@ class Metrics:
         self.slo_late_share = gauge("slo_late_share_target", "The share of samples that may be late.")
         self.reading_age = gauge("traffic_reading_age_seconds", "How old the traffic reading in use is.")
         self.lost = gauge("lost_samples", "Samples that Kafka deleted before they were trained.")
+        self.quarantined = gauge(
+            "quarantined_samples", "Offsets given up: every worker that took them fell silent."
+        )
         self.forecast_peak = gauge(
             "forecast_peak_samples_per_second", "Highest forecast rate within the horizon.", "quantile"
         )
@@ -107,6 +110,7 @@ class Metrics:
         self.lag_seconds.labels(job).set(traffic.lag_s)
         self.reading_age.labels(job).set(seen.at_s - traffic.at_s)
         self.lost.labels(job).set(traffic.lost)
+        self.quarantined.labels(job).set(traffic.quarantined)
         self.workers_requested.labels(job).set(seen.pool.requested)
         self.pool_failures.labels(job).set(seen.pool.failures)
         for phase in WorkerPhase:

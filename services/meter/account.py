@@ -51,6 +51,7 @@ class TopicAccount:
         self.topic = topic
         self.rates = RateHistory(step_s=step_s, resolutions=resolutions)
         self.records = RecordsPerOffset()
+        self._quarantined = 0
         self.lateness = Lateness()
         self.reading: TrafficReading | None = None
         self._gap_s = gap_s
@@ -162,6 +163,9 @@ class TopicAccount:
             return None
         if not isinstance(progress, Progress):
             return progress
+        self._quarantined = sum(
+            end - start for ranges in progress.quarantined.values() for start, end in ranges
+        )
         self.records.follow(progress.watermarks, trained=progress.trained, lost=progress.lost)
         return progress.watermarks
 
@@ -189,6 +193,7 @@ class TopicAccount:
             partition_rates=rates,
             partition_lags=lags,
             lost=gauged.lost,
+            quarantined=self._quarantined,
             late_share=self.lateness.share,
             degraded="; ".join(gauged.notes),
         )

@@ -6,6 +6,8 @@ the event loop's.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self, cast
 
@@ -25,6 +27,9 @@ log = structlog.get_logger(__name__)
 
 REPORT_TTL_S = 15.0
 """A worker silent for this long counts as gone."""
+LEADERLESS_S = 60.0
+"""Without a controller for this long, whoever stands by trains: nobody is left to name it."""
+_LOOK_FOR_LEADER_S = 1.0
 
 
 class RedisReports:
@@ -128,11 +133,22 @@ class ReportWriter:
 class AssignmentReader:
     """A worker's view of who should read what, as last committed."""
 
-    def __init__(self, url: str, job: str, *, prefix: str = "penstock", timeout_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        job: str,
+        *,
+        prefix: str = "penstock",
+        timeout_s: float = 2.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = connect_sync(RedisSettings(url=url, timeout_s=timeout_s, prefix=prefix))
         self._key = Keys(prefix).assignment(job)
+        self._leader = Keys(prefix).leader()
+        self._now_s = now_s
         self._raw: bytes | str | None = None
         self._assignment = Assignment()
+        self._led_at_s = self._looked_at_s = now_s()
 
     def partitions_of(self, worker: str) -> tuple[int, ...]:
         """The partitions that `worker` should read first; none before the first commit.
@@ -144,9 +160,22 @@ class AssignmentReader:
     def stands_by(self, worker: str) -> bool:
         """Whether `worker` is to take no lease for now; False before the first commit.
 
-        Raises StateUnavailable, StateCorrupt.
+        False too when no controller has led for LEADERLESS_S: workers that were named may have died
+        since, and those that came in their place would wait for ever. Raises StateUnavailable,
+        StateCorrupt.
         """
-        return self._latest().stands_by(worker)
+        return self._latest().stands_by(worker) and not self._leaderless()
+
+    def _leaderless(self) -> bool:
+        """Whether nobody has led for long, as far as was looked: once a second is enough."""
+        now_s = self._now_s()
+        if now_s - self._looked_at_s >= _LOOK_FOR_LEADER_S:
+            self._looked_at_s = now_s
+            with translating(self._client, f"EXISTS {self._leader}"):
+                led = self._client.exists(self._leader)
+            if led:
+                self._led_at_s = now_s
+        return now_s - self._led_at_s >= LEADERLESS_S
 
     def _latest(self) -> Assignment:
         with translating(self._client, f"GET {self._key}"):

@@ -45,8 +45,6 @@ class Holding:
     """A lease that this worker holds, and how far it is."""
 
     lease: Lease
-    read: int = 0
-    """Samples read so far."""
     read_to: int = 0
     """Every sample of the lease below this offset was read."""
     exhausted: bool = False
@@ -54,11 +52,12 @@ class Holding:
     deleted: list[tuple[int, int]] = field(default_factory=list)
     """Ranges that Kafka deleted before they were read."""
     parts: list[Part] = field(default_factory=list)
+    """All that was read, in order."""
 
     @property
     def settled(self) -> bool:
         """Whether nothing that was read is still to be trained."""
-        return sum(part.count for part in self.parts if part.done) == self.read
+        return all(part.done for part in self.parts)
 
     def outcome(self) -> Outcome:
         """What may be told to the ledger: the part from the start of which everything is trained."""
@@ -81,6 +80,8 @@ class Holding:
 
 class Batch:
     """Samples to train in one step. Call `done()` once the parameters have taken them in."""
+
+    __slots__ = ("_decode", "_fresh_within_s", "_given_at_s", "_now_s", "_on_done", "_parts", "samples")
 
     def __init__(
         self,
@@ -115,20 +116,18 @@ class Batch:
         oldest_fresh_ms = (self._now_s() - self._fresh_within_s) * 1000
         first = 0
         for part in self._parts:
-            part.late = _older(self.samples[first : first + part.count], oldest_fresh_ms)
+            part.late = _older(self.samples, range(first, first + part.count), oldest_fresh_ms)
             part.done = True
             first += part.count
         self._on_done(len(self.samples), time.monotonic() - self._given_at_s)
 
 
-def _older(samples: list[Message], than_ms: float) -> int:
-    """How many samples are older. One without a timestamp has no age, so it is not.
+def _older(samples: list[Message], places: range, than_ms: float) -> int:
+    """How many samples at these places are older. One without a timestamp has no age, so it is not.
 
     Asking every message for its timestamp costs as much as reading it. In a long list every 16th is
     asked and stands for those around it: one count may be off by some, the sum of many is not.
     """
-    if len(samples) <= _EVERY_SAMPLE:
-        return sum(1 for sample in samples if 0 <= sample.timestamp()[1] < than_ms)
-    asked = samples[_STRIDE // 2 :: _STRIDE]
-    older = sum(1 for sample in asked if 0 <= sample.timestamp()[1] < than_ms)
-    return round(older * len(samples) / len(asked))
+    asked = places if len(places) <= _EVERY_SAMPLE else places[_STRIDE // 2 :: _STRIDE]
+    older = sum(1 for place in asked if 0 <= samples[place].timestamp()[1] < than_ms)
+    return round(older * len(places) / max(1, len(asked)))

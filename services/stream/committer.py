@@ -12,6 +12,7 @@ import structlog
 
 from services.stream.errors import LedgerUnavailable, StreamError
 from services.stream.group_commit import Commit
+from services.stream.loss_log import LossLog
 from services.stream.outage import Outage
 from services.stream.ports import LeaseLedger
 from services.stream.reconcile import Reset, reset_needed
@@ -42,12 +43,14 @@ class Committer:
         *,
         holder: str,
         every_s: float,
+        losses: LossLog,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._topic = topic
         self._ledger = ledger
         self._holder = holder
         self._every_s = every_s
+        self._losses = losses
         self._now_s = now_s
         self._committed_at_s = now_s()
         self._known: tuple[int, ...] = ()
@@ -121,6 +124,9 @@ class Committer:
         reset = reset_needed(progress, commits, topic_id=self._topic_id)
         if reset is not None:
             self._adopt(reset)
+            if reset.lost:
+                for partition, end in progress.ends.items():
+                    self._losses.note(partition, [(progress.watermarks[partition], end)])
             return None
         return progress, commits
 

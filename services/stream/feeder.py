@@ -1,4 +1,4 @@
-"""The thread behind a stream: takes leases, reads their records, settles what is trained."""
+"""The thread behind a stream: takes leases ahead of whoever reads them, settles what is trained."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Final, TypeVar
 import structlog
 
 from services.stream.batch import Holding
-from services.stream.buffer import SampleBuffer
+from services.stream.batch_reader import BatchReader
 from services.stream.errors import LedgerUnavailable, SourceMissing, SourceUnavailable
 from services.stream.frontier import Frontier
+from services.stream.lease_queue import LeaseQueue
+from services.stream.loss_log import LossLog
 from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
-from services.stream.range_reader import RangeReader
 from services.stream.topic import Topic
 from shuffler.errors import LeaseLost, NotOpened
 
@@ -25,77 +26,74 @@ Answer = TypeVar("Answer")
 
 _IDLE_S: Final = 0.05
 """How long to wait before looking for work again."""
-_READ_S: Final = 0.05
-"""How long one read may wait for records."""
-_READ_MOST: Final = 500
-"""Records to read at a time: the more, the less often the two threads wait for each other."""
 _AHEAD: Final = 0.25
 """The next lease is taken when less than this share of one is left to train."""
+_AHEAD_MOST: Final = 1000
+"""Samples before the end of a lease at which the next is taken at the earliest, batches allowing."""
 _LEASE_MOST: Final = 100_000
-"""Samples in a lease at most, however fast the trainer says it is: they are held in memory."""
+"""Samples in a lease at most, however fast the trainer says it is: a dead worker's are repeated."""
 
 
 class Feeder:
-    """Keeps the buffer supplied. `run` belongs to one thread; `stop` may come from any."""
+    """Keeps the queue supplied. `run` belongs to one thread; `stop` may come from any."""
 
     def __init__(
         self,
         topic: Topic,
         ledger: LeaseLedger,
         plan: StreamPlan,
-        buffer: SampleBuffer,
+        leases: LeaseQueue,
+        batches: BatchReader,
         *,
         holder: str,
+        kafka: Outage,
+        losses: LossLog,
         prefer: Callable[[], Sequence[int]],
         stands_by: Callable[[], bool] = lambda: False,
     ) -> None:
         self._topic = topic
         self._ledger = ledger
         self._plan = plan
-        self._buffer = buffer
+        self._leases = leases
+        self._batches = batches
         self._holder = holder
         self._prefer = prefer
         self._stands_by = stands_by
         self._frontier = Frontier(topic, ledger, plan)
-        self._reader = RangeReader(topic.consumer, topic.name)
         self._redis = Outage("redis")
-        self._kafka = Outage("kafka")
+        self._kafka = kafka
+        self._losses = losses
         self._holdings: list[Holding] = []
-        self._reading: Holding | None = None
         self._refresh_at_s = 0.0
         self._leave_by_s = float("inf")
 
     def stop(self, *, drain_s: float) -> None:
         """Take no more leases; end when what was read is trained, or after `drain_s`."""
+        self._leases.close()  # first: whoever sees the other may rely on it
         self._leave_by_s = min(self._leave_by_s, time.monotonic() + drain_s)
-        self._buffer.flush()
+        self._leases.wake()
 
     def run(self) -> None:
         """Feed until stopped and drained."""
         try:
             while self._leave_by_s == float("inf"):
                 # What is trained is told with the next lease, or at once when that is not due.
-                if self._reading is None and self._buffer.count < self._ahead():
-                    if self._stands_by() or not self._take_lease():
-                        self._settle()
-                        self._buffer.wait(_IDLE_S)
+                if self._leases.unread < self._ahead() and not self._stands_by() and self._take_lease():
                     continue
                 self._settle()
-                if self._reading is not None and self._buffer.count < self._room():
-                    self._read(self._reading)
-                else:
-                    self._buffer.wait(_IDLE_S)
+                self._leases.wait(_IDLE_S)
             self._drain()
         finally:
-            self._buffer.end(discard=True)
+            self._leases.end()
 
     def _drain(self) -> None:
         """Wait until what was read is trained, then give back the rest: as long as there is time."""
+        self._batches.halt()  # what is given back must not be read meanwhile
         while self._in_time() and not all(holding.settled for holding in self._holdings):
             self._settle()
-            self._buffer.wait(_IDLE_S)
+            self._leases.wait(_IDLE_S)
         while not self._give_back() and self._in_time():
-            self._buffer.wait(_IDLE_S)
+            self._leases.wait(_IDLE_S)
         for holding in self._holdings:
             _log.warning("lease_left_to_lapse", partition=holding.lease.partition, start=holding.lease.start)
 
@@ -103,16 +101,13 @@ class Feeder:
         return time.monotonic() < self._leave_by_s
 
     def _lease_samples(self) -> int:
-        wanted = min(_LEASE_MOST, round(self._buffer.rate_per_s * self._plan.lease_s))
+        wanted = min(_LEASE_MOST, round(self._leases.rate_per_s * self._plan.lease_s))
         return max(self._plan.batch, wanted)
 
-    def _room(self) -> int:
-        """Samples to hold read: what is read long before it is trained costs memory, and time to fetch
-        from it again. Kafka keeps the rest of the lease."""
-        return max(2 * self._plan.batch, 2 * _READ_MOST)
-
     def _ahead(self) -> int:
-        return max(self._plan.batch, min(self._room(), round(self._lease_samples() * _AHEAD)))
+        """Unread samples below which the next lease is taken."""
+        batch = self._plan.batch
+        return max(batch, min(max(2 * batch, _AHEAD_MOST), round(self._lease_samples() * _AHEAD)))
 
     def _take_lease(self) -> bool:
         """Whether there is something to do at once. Asks Kafka for more when nothing is unleased."""
@@ -128,7 +123,7 @@ class Feeder:
             )
             self._redis.answered()
             if finished is not None:
-                self._holdings.remove(finished)
+                self._counted(finished)
             if lease is None:
                 return self._refresh()
         except LedgerUnavailable as error:
@@ -139,9 +134,10 @@ class Feeder:
         except LeaseLost as error:
             self._lost(finished, error)
             return True
-        self._reading = Holding(lease, read_to=lease.start)
-        self._holdings.append(self._reading)
-        self._reader.begin(lease)
+        holding = Holding(lease, read_to=lease.start)
+        self._holdings.append(holding)
+        self._leases.put(holding)
+        self._batches.prepare()
         return True
 
     def _open(self) -> bool:
@@ -172,53 +168,18 @@ class Feeder:
         self._kafka.answered()
         return answer
 
-    def _read(self, holding: Holding) -> None:
-        records = self._reader.read(max(self._plan.batch, _READ_MOST), timeout_s=_READ_S)
-        if self._reader.trouble is not None:
-            self._kafka.failed(self._reader.trouble.str())
-        elif records:
-            self._kafka.answered()
-        if self._reader.out_of_range:
-            self._skip_deleted(holding)
-        self._buffer.put(holding, records)
-        holding.read_to = self._reader.position
-        if self._reader.exhausted:
-            holding.exhausted = True
-            self._reading = None
-
-    def _skip_deleted(self, holding: Holding) -> None:
-        """Kafka no longer has what was leased: count it as lost, and go on behind it."""
-        partition, gone_from = holding.lease.partition, self._reader.position
-        extent = self._ask(lambda: self._topic.extent(partition))
-        if extent is None:
-            return
-        log_start, log_end = extent
-        # Behind the end of the log: the topic was recreated, or a broker lost its latest records.
-        gone_to = holding.lease.end if gone_from > log_end else min(log_start, holding.lease.end)
-        self._reader.skip_to(gone_to)
-        if gone_to > gone_from:
-            holding.deleted.append((gone_from, gone_to))
-            _log.error(
-                "samples_lost",
-                topic=self._topic.name,
-                partition=partition,
-                offsets=[gone_from, gone_to],
-                log_start=log_start,
-                log_end=log_end,
-                remedy="Kafka deleted them before they were trained: longer retention or more workers",
-            )
-
     def _settle(self) -> None:
-        """Complete the leases that are trained. While Redis is away they wait."""
+        """Complete the leases that are trained, and have losses audited. While Redis is away they wait."""
         for holding in [h for h in self._holdings if h.exhausted and h.settled]:
             if not self._tell(holding):
                 return
+        self._audit(at_once=False)
 
     def _give_back(self) -> bool:
         """Tell the ledger what was trained of each lease, and give back the rest; whether all is told."""
         for holding in list(self._holdings):
             self._tell(holding)
-        return not self._holdings
+        return not self._holdings and self._audit(at_once=True)
 
     def _tell(self, holding: Holding) -> bool:
         """Whether the ledger knows how the lease ended; then it is no longer held."""
@@ -237,7 +198,24 @@ class Feeder:
             self._lost(holding, error)
             return True
         self._redis.answered()
+        self._counted(holding)
+        return True
+
+    def _counted(self, holding: Holding) -> None:
+        """The ledger has taken in how the lease ended: it is no longer held."""
         self._holdings.remove(holding)
+        upto = holding.outcome().upto
+        self._losses.note(holding.lease.partition, [gone for gone in holding.deleted if gone[1] <= upto])
+
+    def _audit(self, *, at_once: bool) -> bool:
+        """Whether the audit log has what is due for it."""
+        if not self._redis.over:
+            return False
+        try:
+            self._losses.write(at_once=at_once)
+        except LedgerUnavailable as error:
+            self._redis.failed(error)
+            return False
         return True
 
     def _lost(self, holding: Holding | None, error: LeaseLost) -> None:

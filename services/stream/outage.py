@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import Lock
 
 import structlog
 
@@ -11,7 +12,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Outage:
-    """Whether one server answers, with the wait before the next try while it does not."""
+    """Whether one server answers, with the wait before the next try while it does not. For any thread."""
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class Outage:
         self._since_s: float | None = None
         self._wait_s = first_wait_s
         self._retry_at_s = 0.0
+        self._telling = Lock()
 
     @property
     def over(self) -> bool:
@@ -42,15 +44,21 @@ class Outage:
     def failed(self, error: Exception | str) -> None:
         """It did not answer. Waits get longer, up to a limit."""
         now_s = self._now_s()
-        if self._since_s is None:
-            self._since_s = now_s
-            self._wait_s = self._first_wait_s
+        with self._telling:
+            first = self._since_s is None
+            if first:
+                self._since_s = now_s
+                self._wait_s = self._first_wait_s
+            self._retry_at_s = now_s + self._wait_s
+            self._wait_s = min(self._wait_s * 2, self._longest_wait_s)
+        if first:
             _log.warning("server_lost", server=self._server, error=str(error), remedy="waiting and retrying")
-        self._retry_at_s = now_s + self._wait_s
-        self._wait_s = min(self._wait_s * 2, self._longest_wait_s)
 
     def answered(self) -> None:
         """It answered."""
-        if self._since_s is not None:
-            _log.info("server_back", server=self._server, away_s=round(self._now_s() - self._since_s, 1))
-            self._since_s = None
+        if self._since_s is None:
+            return
+        with self._telling:
+            since_s, self._since_s = self._since_s, None
+        if since_s is not None:
+            _log.info("server_back", server=self._server, away_s=round(self._now_s() - since_s, 1))

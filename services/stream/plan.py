@@ -33,6 +33,12 @@ class StreamPlan:
     commit_s: float = 1.0
     """How often at most the workers together commit the watermark."""
 
+    @property
+    def read_ahead(self) -> int:
+        """Records to keep fetched: the next batch is there when it is asked for, and a jump to another
+        range throws little away."""
+        return max(1000, 2 * self.batch)
+
     @classmethod
     def of(cls, job: str, settings: JobSettings) -> StreamPlan:
         """The plan that the job's settings ask for.

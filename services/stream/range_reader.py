@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Final
 
 import structlog
@@ -16,7 +17,9 @@ _log = structlog.get_logger(__name__)
 
 _OUT_OF_RANGE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _STALLED_S: Final = 5.0
-"""Without a record for this long, the range is asked for anew: an event may have been missed."""
+"""Having waited this long for a record, the range is asked for anew: an event may have been missed."""
+
+_error_of: Final = methodcaller("error")
 
 
 class RangeReader:
@@ -39,7 +42,8 @@ class RangeReader:
         self._ahead: list[Message] = []
         self._read_to = 0
         """Everything below was delivered by Kafka, or is not there."""
-        self._progress_at_s = 0.0
+        self._silent_s = 0.0
+        """How long was waited for records since the last came."""
         self.out_of_range = False
         """Kafka does not have the position (any more): look where its log begins, and `skip_to`."""
         self.trouble: KafkaError | None = None
@@ -59,7 +63,7 @@ class RangeReader:
         """Read `lease` next. Goes on without a seek where the last range was read to its end."""
         contiguous = lease.partition == self._partition and lease.start == self._position
         self._end = lease.end
-        self._progress_at_s = self._now_s()
+        self._silent_s = 0.0
         if not contiguous:
             self._jump(lease.partition, lease.start)
 
@@ -100,21 +104,24 @@ class RangeReader:
         self._partition, self._position, self._read_to = partition, offset, offset
         self._ahead = []
         self.out_of_range = False
-        self._progress_at_s = self._now_s()
+        self._silent_s = 0.0
 
     def _fetch(self, limit: int, timeout_s: float) -> None:
         """Wait for records and keep them. Touches no record by itself unless an event is among them."""
         wanted = max(1, min(limit, self._end - self._read_to))
+        asked_at_s = self._now_s()
         messages = self._consumer.consume(wanted, timeout_s)
-        events = [message for message in messages if message.error() is not None]
-        if events:
+        self._silent_s += self._now_s() - asked_at_s
+        events: list[Message] = []
+        if any(map(_error_of, messages)):
+            events = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
         self._ahead = messages
         if self._ahead:
             self._advance(_offset(self._ahead[-1]) + 1)
         for event in events:
             self._hear(event)
-        if self._now_s() - self._progress_at_s > _STALLED_S and not self.out_of_range:
+        if self._silent_s > _STALLED_S and not self.out_of_range:
             _log.debug("range_asked_anew", partition=self._partition, offset=self._position, end=self._end)
             self._jump(self._partition_read(), self._position)
 
@@ -130,7 +137,7 @@ class RangeReader:
 
     def _advance(self, offset: int) -> None:
         self._read_to = max(self._read_to, offset)
-        self._progress_at_s = self._now_s()
+        self._silent_s = 0.0
         self.trouble = None
 
 

@@ -25,6 +25,7 @@ from services.store.reports import AssignmentReader
 from services.stream.batch import Decode
 from services.stream.errors import StreamError
 from services.stream.group_stream import GroupStream
+from services.stream.loss_log import LossLog, audit_on
 from services.stream.plan import StreamPlan
 from services.stream.ports import BatchStream, LeaseLedger
 from services.stream.redis_ledger import RedisLedger
@@ -61,16 +62,20 @@ def stream(
     redis = settings.redis
     with ExitStack() as stack:
         client = stack.enter_context(closing(connect_sync(redis)))
-        ledger = RedisLedger(client, Keys(redis.prefix), job, plan.terms)
+        keys = Keys(redis.prefix)
+        ledger = RedisLedger(client, keys, job, plan.terms)
         assignment = stack.enter_context(
             AssignmentReader(redis.url, job, prefix=redis.prefix, timeout_s=redis.timeout_s)
         )
-        topic = stack.enter_context(closing(Topic(settings.kafka, plan.topic, plan.group)))
+        topic = stack.enter_context(
+            closing(Topic(settings.kafka, plan.topic, plan.group, read_ahead=plan.read_ahead))
+        )
         batches = SampleStream(
             topic,
             ledger,
             plan,
             worker=worker,
+            losses=LossLog(job, worker=worker, append=audit_on(client, keys)),
             ask_preference=lambda: assignment.partitions_of(worker),
             ask_standby=lambda: assignment.stands_by(worker),
             decode=decode,

@@ -10,10 +10,14 @@ from typing import Final
 from confluent_kafka import Message
 
 from services.stream.batch import Batch, Decode
-from services.stream.buffer import SampleBuffer
+from services.stream.batch_reader import BatchReader
 from services.stream.committer import Committer
 from services.stream.feeder import Feeder
 from services.stream.heartbeat import Heartbeat
+from services.stream.lease_queue import LeaseQueue
+from services.stream.lease_reader import LeaseReader
+from services.stream.loss_log import LossLog
+from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
 from services.stream.topic import Topic
@@ -38,6 +42,7 @@ class SampleStream(Iterator[Batch]):
         plan: StreamPlan,
         *,
         worker: str,
+        losses: LossLog,
         ask_preference: Callable[[], Sequence[int]] = tuple,
         ask_standby: Callable[[], bool] | None = None,
         decode: Decode = Message.value,
@@ -45,8 +50,14 @@ class SampleStream(Iterator[Batch]):
         self._plan = plan
         # A worker that is started again under its old name must not keep its dead self's leases alive.
         holder = f"{worker}.{secrets.token_hex(4)}"
-        self._buffer = SampleBuffer(
-            batch=plan.batch, linger_s=plan.linger_s, fresh_within_s=plan.fresh_within_s, decode=decode
+        leases, kafka = LeaseQueue(), Outage("kafka")
+        self._batches = BatchReader(
+            leases,
+            LeaseReader(topic, kafka),
+            batch=plan.batch,
+            linger_s=plan.linger_s,
+            fresh_within_s=plan.fresh_within_s,
+            decode=decode,
         )
         heartbeat = Heartbeat(
             ledger,
@@ -54,15 +65,18 @@ class SampleStream(Iterator[Batch]):
             every_s=min(plan.terms.ttl_s / _BEATS, plan.commit_s),
             ask_preference=ask_preference,
             ask_standby=ask_standby,
-            on_activation=self._buffer.wake,
+            on_activation=leases.wake,
         )
-        self._committer = Committer(topic, ledger, holder=holder, every_s=plan.commit_s)
+        self._committer = Committer(topic, ledger, holder=holder, every_s=plan.commit_s, losses=losses)
         self._feeder = Feeder(
             topic,
             ledger,
             plan,
-            self._buffer,
+            leases,
+            self._batches,
             holder=holder,
+            kafka=kafka,
+            losses=losses,
             prefer=heartbeat.preference,
             stands_by=heartbeat.stands_by,
         )
@@ -80,7 +94,7 @@ class SampleStream(Iterator[Batch]):
             self._started = True
             for thread in (self._feeding, *self._around):
                 thread.start()
-        batch = None if self._closed else self._buffer.take()
+        batch = None if self._closed else self._batches.take()
         if batch is not None:
             return batch
         self.close()
@@ -105,6 +119,7 @@ class SampleStream(Iterator[Batch]):
         if not self._started:
             return
         self._feeding.join()  # leases are kept alive until it has given them back
+        self._batches.halt()  # whoever closes the consumer next must not meet a reader
         self._ended.set()
         for thread in self._around:
             thread.join()

@@ -40,7 +40,8 @@ class Topic:
     Methods raise SourceUnavailable when no broker answers, SourceMissing when there is no such topic.
     """
 
-    def __init__(self, kafka: KafkaSettings, name: str, group: str) -> None:
+    def __init__(self, kafka: KafkaSettings, name: str, group: str, *, read_ahead: int = 1000) -> None:
+        """`read_ahead` is how many records its consumer keeps fetched while nobody reads."""
         self.name = name
         self._group = group
         self._where = kafka.bootstrap
@@ -48,7 +49,7 @@ class Topic:
         self._kafka = kafka
         self._admin = AdminClient(kafka.client(log_level=2))
         self._coordinator = _Coordinator(kafka, group)
-        self.consumer = Consumer(kafka.client(**_reading(group)))
+        self.consumer = Consumer(kafka.client(**_reading(group, read_ahead)))
         """Reads ranges by manual assignment; never a member of the group."""
         self._partitions: tuple[int, ...] = ()
         self._id = ""
@@ -217,7 +218,7 @@ class _Coordinator:
         self.reader.close()
 
 
-def _reading(group: str) -> dict[str, str | int | bool]:
+def _reading(group: str, read_ahead: int) -> dict[str, str | int | bool]:
     """How ranges are read: nothing is skipped silently, jumps fetch little that is not used."""
     return {
         "group.id": group,
@@ -229,7 +230,7 @@ def _reading(group: str) -> dict[str, str | int | bool]:
         "isolation.level": "read_committed",
         "fetch.wait.max.ms": 10,
         # The three together keep what is fetched near what is used when jumping between ranges.
-        "queued.min.messages": 1000,
+        "queued.min.messages": read_ahead,
         "fetch.queue.backoff.ms": 2,
         "fetch.message.max.bytes": 262_144,
         "log_level": 2,

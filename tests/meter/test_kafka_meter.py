@@ -286,6 +286,20 @@ async def test_offsets_are_scaled_to_samples_by_what_the_ledger_found_in_them(
     assert meter.figures().records_per_offset == pytest.approx(10 / 11, rel=0.001)
 
 
+async def test_samples_that_were_given_up_are_told(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock
+) -> None:
+    topic.flow(100, 0)
+
+    async def progress() -> Progress:
+        given_up = {0: ((3, 5), (9, 10))}
+        return Progress({0: 10, 1: 0}, {}, 7, late=0, repeated=0, lost=0, epoch=1, quarantined=given_up)
+
+    reading = await run(opened(progress=progress), clock, 2)
+
+    assert reading.quarantined == 3
+
+
 async def test_samples_from_before_the_meter_are_dated_by_asking_kafka(
     opened: Open, topic: ScriptedTopic, clock: ManualClock
 ) -> None:

@@ -160,7 +160,8 @@ def _start_embedded(stack: ExitStack) -> KafkaUnderTest:
 def _start_apache(stack: ExitStack) -> KafkaUnderTest:
     from services.embedded.apache import ApacheKafka
 
-    server = stack.enter_context(ApacheKafka())
+    # The cleaner looks every 15 s by default, which tests of compaction would wait for.
+    server = stack.enter_context(ApacheKafka(settings={"log.cleaner.backoff.ms": "200"}))
     return KafkaUnderTest("apache", server.bootstrap, _create_with_admin(server.bootstrap))
 
 

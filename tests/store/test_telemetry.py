@@ -12,10 +12,12 @@ from services.control.errors import StateUnavailable
 from services.control.ports import Telemetry
 from services.control.types import WorkerReport
 from services.embedded.redis import EmbeddedRedis
+from services.store import codec
 from services.store.errors import StateCorrupt
 from services.store.keys import Keys
 from services.store.redis_state import RedisState
 from services.store.reports import AssignmentReader, MemoryReports, RedisReports, ReportWriter
+from shuffler.assignment import Assignment
 from tests.store.faults import kill
 from tests.store.waiting import eventually
 from tests.store.worlds import a_decision, a_report
@@ -200,6 +202,27 @@ async def test_a_worker_reads_its_partitions_as_they_change(
         assert reader.partitions_of("w-1") == ()
         await client.flushdb()
         assert reader.partitions_of("w-5") == ()
+
+
+async def test_who_stands_by_trains_once_nobody_has_led_for_a_minute_and_until_somebody_does(
+    client: Redis, redis_url: str, keys: Keys
+) -> None:
+    await client.set(keys.assignment("clicks"), codec.encode_assignment(Assignment(active=("w-1",))))
+    clock = VirtualClock()
+
+    def stands_by_after(seconds: float) -> bool:
+        clock.advance(seconds)
+        return reader.stands_by("w-2")
+
+    with AssignmentReader(redis_url, "clicks", now_s=clock.now_s) as reader:
+        await client.set(keys.leader(), b"somebody")
+        assert stands_by_after(3600.0)
+        await client.delete(keys.leader())
+        assert stands_by_after(59.0), "controllers take turns: a gap is nothing"
+        assert not stands_by_after(2.0)
+        await client.set(keys.leader(), b"somebody")
+        assert stands_by_after(1.0)
+        assert not reader.stands_by("w-1")
 
 
 async def test_an_assignment_that_cannot_be_read_is_told_every_time(

@@ -33,12 +33,13 @@ def settings_for(bootstrap: str, redis_url: str, topic: str, group: str, **job: 
     )
 
 
-def produce(bootstrap: str, topic: str, counts: dict[int, int]) -> int:
-    """Send `counts` samples to each partition; how many in all."""
+def produce(bootstrap: str, topic: str, counts: dict[int, int], *, sent_at_s: float | None = None) -> int:
+    """Send `counts` samples to each partition, stamped as sent now unless told; how many in all."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2, "linger.ms": 1})
     for partition, count in counts.items():
         for number in range(count):
-            producer.produce(topic, f"{partition}:{number}".encode(), partition=partition)
+            stamp_ms = 0 if sent_at_s is None else round(sent_at_s * 1000)  # 0 is now
+            producer.produce(topic, f"{partition}:{number}".encode(), partition=partition, timestamp=stamp_ms)
             producer.poll(0)
     assert producer.flush(30) == 0, "Kafka did not take the samples"
     return sum(counts.values())

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from services.stream.committer import Committer
 from services.stream.group_commit import Commit
+from services.stream.loss_log import LossLog
 from services.stream.topic import Topic
 from tests.stream.conftest import TERMS, LedgerUnderTest
 from tests.stream.test_ledger_contract import acquired, opened
@@ -39,7 +40,12 @@ class Group:
 
 def committing(shared: LedgerUnderTest, group: Group, worker: str) -> Committer:
     return Committer(
-        cast(Topic, group), shared.connect(), holder=worker, every_s=0.0, now_s=lambda: shared.time.now_s
+        cast(Topic, group),
+        shared.connect(),
+        holder=worker,
+        every_s=0.0,
+        losses=LossLog("clicks", worker=worker, append=lambda _entry: None),
+        now_s=lambda: shared.time.now_s,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -69,9 +69,9 @@ def test_a_position_that_kafka_does_not_have_is_the_nearest_that_it_has(
 @pytest.mark.real_broker
 def test_a_job_starts_or_is_moved_to_a_time(kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
     topic = kafka.new_topic(1)
-    produce(kafka.bootstrap, topic, {0: 30})
-    between = datetime.now(UTC)
-    produce(kafka.bootstrap, topic, {0: 12})
+    between = datetime.now(UTC) - timedelta(seconds=10)
+    produce(kafka.bootstrap, topic, {0: 30}, sent_at_s=between.timestamp() - 1)
+    produce(kafka.bootstrap, topic, {0: 12}, sent_at_s=between.timestamp() + 1)
     settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"start": between.isoformat()})
 
     with training(settings, "a"), at_desk(settings) as desk:

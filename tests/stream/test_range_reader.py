@@ -2,65 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
 from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message
 
 from services.stream.range_reader import RangeReader
 from shuffler.lease import Lease
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a consumer delivers: a record, or an event when `code` is set."""
-
-    at: int
-    code: int | None = None
-    of: int = 0
-
-    def error(self) -> KafkaError | None:
-        return None if self.code is None else KafkaError(self.code)
-
-    def offset(self) -> int:
-        return self.at
-
-    def partition(self) -> int:
-        return self.of
-
-
-class ScriptedConsumer:
-    """Delivers what the test wrote, from the offset that it is assigned; remembers the seeks."""
-
-    def __init__(self, *log: Record) -> None:
-        self.log = list(log)
-        self.seeks: list[tuple[int, int]] = []
-        self._queue: deque[Record] = deque()
-
-    def incremental_assign(self, places: list[TopicPartition]) -> None:
-        (place,) = places
-        self.seeks.append((place.partition, place.offset))
-        self._queue = deque(r for r in self.log if r.of == place.partition and r.at >= place.offset)
-
-    def incremental_unassign(self, places: list[TopicPartition]) -> None:
-        self._queue.clear()
-
-    def consume(self, count: int, timeout: float) -> list[Record]:
-        delivered = [self._queue.popleft() for _ in range(min(count, len(self._queue)))]
-        for number, record in enumerate(delivered):
-            if record.code == KafkaError._AUTO_OFFSET_RESET:
-                self._queue.clear()  # the partition stands still until it is assigned anew
-                return delivered[: number + 1]
-        return delivered
-
-
-class Watch:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.stream.scripted_consumer import Record, ScriptedConsumer, Watch
 
 
 def reader_of(consumer: ScriptedConsumer, watch: Watch | None = None) -> RangeReader:
@@ -187,12 +135,25 @@ def test_trouble_is_told_until_records_come_again() -> None:
 
 def test_a_range_that_stalls_is_asked_for_anew_from_where_it_was() -> None:
     watch = Watch()
-    consumer = ScriptedConsumer(*map(Record, range(4)))
+    consumer = ScriptedConsumer(*map(Record, range(4)), watch=watch)
     reader = reader_of(consumer, watch)
     reader.begin(lease(0, 10))
     assert len(reader.read(100, timeout_s=0.0)) == 4
 
-    watch.now = 6.0
-    reader.read(100, timeout_s=0.0)
+    reader.read(100, timeout_s=6.0)
 
     assert consumer.seeks == [(0, 0), (0, 4)]
+
+
+def test_time_spent_training_is_not_a_stall() -> None:
+    """The trainer itself reads: between two reads lies a step, which may be a long one."""
+    watch = Watch()
+    consumer = ScriptedConsumer(*map(Record, range(4)), watch=watch)
+    reader = reader_of(consumer, watch)
+    reader.begin(lease(0, 10))
+    assert len(reader.read(100, timeout_s=0.0)) == 4
+
+    watch.now += 60.0
+    reader.read(100, timeout_s=0.05)
+
+    assert consumer.seeks == [(0, 0)]

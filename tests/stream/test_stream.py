@@ -158,3 +158,22 @@ def test_a_standby_leaves_when_it_is_asked_to(kafka: KafkaUnderTest, redis_url: 
         pass
 
     assert not waiting.seen
+
+
+def test_while_the_controller_is_down_those_it_named_go_on_and_others_take_the_place_of_the_dead(
+    kafka: KafkaUnderTest, redis_url: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.store.reports.LEADERLESS_S", 1.5)  # nobody leads here
+    topic = kafka.new_topic(2)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group)
+    name_active(settings, "named")
+    samples = produce(kafka.bootstrap, topic, {0: 200, 1: 200})
+    with training(settings, "named") as (named,):
+        trained_all(settings, samples)
+    assert sum(named.seen.values()) == samples
+    samples += produce(kafka.bootstrap, topic, {0: 200, 1: 200})
+
+    with training(settings, "newcomer") as (newcomer,):
+        trained_all(settings, samples)
+
+    assert sum(newcomer.seen.values()) == 400
