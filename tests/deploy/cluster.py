@@ -41,6 +41,24 @@ class Cluster:
             ),
         )
 
+    def make_volumes(self, *claims: str) -> None:
+        """A volume for each of these claims, as the provisioner of a real cluster would make it."""
+        volumes = [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"{self.namespace}-{claim}", "labels": {"of": self.namespace}},
+                "spec": {
+                    "capacity": {"storage": "10Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "claimRef": {"namespace": self.namespace, "name": claim},
+                    "hostPath": {"path": f"/none/{claim}"},
+                },
+            }
+            for claim in claims
+        ]
+        self.run("apply", "-f", "-", given=yaml.safe_dump_all(volumes))
+
     def get(self, what: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run("get", what, "-o", "json"))
         return answer
