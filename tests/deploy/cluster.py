@@ -41,23 +41,31 @@ class Cluster:
             ),
         )
 
-    def make_volumes(self, *claims: str) -> None:
-        """A volume for each of these claims, as the provisioner of a real cluster would make it."""
-        volumes = [
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": f"{self.namespace}-{claim}", "labels": {"of": self.namespace}},
-                "spec": {
-                    "capacity": {"storage": "10Gi"},
-                    "accessModes": ["ReadWriteOnce"],
-                    "claimRef": {"namespace": self.namespace, "name": claim},
-                    "hostPath": {"path": f"/none/{claim}"},
-                },
-            }
-            for claim in claims
-        ]
-        self.run("apply", "-f", "-", given=yaml.safe_dump_all(volumes))
+    def bind(self, claim: str) -> None:
+        """Give a claim a volume where nobody else does: a control plane alone has no provisioner."""
+        known = self.get(f"persistentvolumeclaim/{claim}")["spec"]
+        if known.get("volumeName") or known.get("storageClassName"):
+            return
+        volume: Manifest = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"{self.namespace}-{claim}", "labels": {"of": self.namespace}},
+            "spec": {
+                "capacity": {"storage": "10Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "claimRef": {"namespace": self.namespace, "name": claim},
+                "hostPath": {"path": f"/none/{claim}"},
+            },
+        }
+        self.run("apply", "-f", "-", given=yaml.safe_dump(volume))
+        bound = {
+            "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {"volumeName": volume["metadata"]["name"]},
+        }
+        self.run("patch", f"persistentvolumeclaim/{claim}", "--patch", json.dumps(bound))
+
+    def there(self, kind: str, name: str) -> bool:
+        return bool(self.run("get", kind, name, "--ignore-not-found", "-o", "name"))
 
     def get(self, what: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run("get", what, "-o", "json"))

@@ -64,7 +64,9 @@ def test_both_controllers_and_the_first_worker_come_up(deployed: Cluster) -> Non
 def test_both_shards_come_up_on_volumes_of_their_own_and_are_taken_away_one_at_a_time(
     deployed: Cluster,
 ) -> None:
-    deployed.make_volumes("parameters-clicks-shards-0", "parameters-clicks-shards-1")
+    for number in range(2):
+        eventually(lambda: deployed.there("pvc", f"parameters-clicks-shards-{number}"), within_s=60)  # noqa: B023
+        deployed.bind(f"parameters-clicks-shards-{number}")
 
     def ready() -> bool:
         return bool(deployed.get("statefulset/clicks-shards")["status"].get("readyReplicas") == 2)
