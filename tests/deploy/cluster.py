@@ -41,31 +41,35 @@ class Cluster:
             ),
         )
 
-    def bind(self, claim: str) -> None:
-        """Give a claim a volume where nobody else does: a control plane alone has no provisioner."""
-        known = self.get(f"persistentvolumeclaim/{claim}")["spec"]
-        if known.get("volumeName") or known.get("storageClassName"):
-            return
-        volume: Manifest = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": f"{self.namespace}-{claim}", "labels": {"of": self.namespace}},
-            "spec": {
-                "capacity": {"storage": "10Gi"},
-                "accessModes": ["ReadWriteOnce"],
-                "claimRef": {"namespace": self.namespace, "name": claim},
-                "hostPath": {"path": f"/none/{claim}"},
+    def make_claim(self, name: str) -> None:
+        """A bound claim, as the provisioner of a real cluster would leave it: a control plane has none."""
+        volume = f"{self.namespace}-{name}"
+        size = {"storage": "10Gi"}
+        made: list[Manifest] = [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": volume, "labels": {"of": self.namespace}},
+                "spec": {
+                    "capacity": size,
+                    "accessModes": ["ReadWriteOnce"],
+                    "claimRef": {"namespace": self.namespace, "name": name},
+                    "hostPath": {"path": f"/none/{name}"},
+                },
             },
-        }
-        self.run("apply", "-f", "-", given=yaml.safe_dump(volume))
-        bound = {
-            "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-            "spec": {"volumeName": volume["metadata"]["name"]},
-        }
-        self.run("patch", f"persistentvolumeclaim/{claim}", "--patch", json.dumps(bound))
-
-    def there(self, kind: str, name: str) -> bool:
-        return bool(self.run("get", kind, name, "--ignore-not-found", "-o", "name"))
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": size},
+                    "storageClassName": "",
+                    "volumeName": volume,
+                },
+            },
+        ]
+        self.run("apply", "-f", "-", given=yaml.safe_dump_all(made))
 
     def get(self, what: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run("get", what, "-o", "json"))

@@ -62,22 +62,21 @@ def test_both_controllers_and_the_first_worker_come_up(deployed: Cluster) -> Non
 
 
 def test_both_shards_come_up_on_volumes_of_their_own_and_are_taken_away_one_at_a_time(
-    deployed: Cluster,
+    cluster: Cluster,
 ) -> None:
+    cluster.make_secret()
     for number in range(2):
-        eventually(lambda: deployed.there("pvc", f"parameters-clicks-shards-{number}"), within_s=60)  # noqa: B023
-        deployed.bind(f"parameters-clicks-shards-{number}")
+        cluster.make_claim(f"parameters-clicks-shards-{number}")
+    cluster.apply(BASE)
 
     def ready() -> bool:
-        return bool(deployed.get("statefulset/clicks-shards")["status"].get("readyReplicas") == 2)
+        return bool(cluster.get("statefulset/clicks-shards")["status"].get("readyReplicas") == 2)
 
     eventually(ready, within_s=90, every_s=0.5, what="two shards")
     for number in range(2):
-        pod = deployed.get(f"pod/clicks-shards-{number}")
+        pod = cluster.get(f"pod/clicks-shards-{number}")
         assert pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == str(number)
-    eventually(
-        lambda: deployed.get("pdb/clicks-shards")["status"].get("disruptionsAllowed") == 1, within_s=60
-    )
+    eventually(lambda: cluster.get("pdb/clicks-shards")["status"].get("disruptionsAllowed") == 1, within_s=60)
 
 
 def test_applying_again_does_not_reset_the_number_of_workers(deployed: Cluster) -> None:
