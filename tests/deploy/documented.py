@@ -21,6 +21,7 @@ RUN_BY = {
     "docker compose": "tests/integration/compose.py",
     "docker build": "tests/integration/test_compose.py",
     "kubectl": "tests/deploy/cluster.py",
+    "openssl": "tests/deploy/test_keda_guide.py",
     "penstock demo": "tests/e2e/test_demo.py",
     "penstock serve": "tests/e2e/test_serve.py",
     "penstock doctor": "tests/doctor/test_doctor.py",

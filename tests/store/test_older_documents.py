@@ -1,7 +1,7 @@
 """Mixed versions: what earlier controllers and workers left in Redis is read, and they can read us.
 
-The files below `documents` hold what earlier states of this project wrote. Add one when a stored type changes;
-never change one.
+The files below `documents` hold what earlier states of this project wrote. Add one when a stored type
+changes; never change one.
 """
 
 from __future__ import annotations
