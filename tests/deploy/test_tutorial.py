@@ -54,4 +54,5 @@ def test_the_settings_of_a_watcher_act_on_nothing(tmp_path: Path) -> None:
 
     assert job.scaling.mode == "recommend"
     assert job.pool.kind == "recommend"
+    assert job.shuffle.mode == "off", "written without quotes, as anybody would"
     assert job.group == "my-trainer"
