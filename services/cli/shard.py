@@ -12,6 +12,7 @@ from services.logs import configure_logs
 from services.settings import SettingsError
 from services.trainer.owner import end_with_owner
 from services.trainer.ps.shard import Listen, run_shard
+from services.trainer.ready import not_ready_yet
 
 
 def shard(
@@ -44,6 +45,7 @@ def shard(
     it is gone.
     """
     end_with_owner()
+    not_ready_yet()
     given: dict[str, dict[str, Any]] = {
         "kafka": {"bootstrap": kafka},
         "redis": {"url": redis},
