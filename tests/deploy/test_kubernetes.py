@@ -136,19 +136,15 @@ def test_workers_learn_with_the_shards_that_there_are(path: Path) -> None:
     assert told["PENSTOCK_JOBS__CLICKS__PARAMETERS__SHARDS"] == str(job.parameters.shards)
 
 
-def test_workers_and_nobody_else_reach_the_shards() -> None:
+def test_workers_and_shards_and_nobody_else_reach_the_shards() -> None:
     policy = the(list(written(BASE / "shards.yaml")), "NetworkPolicy", "penstock-shards")["spec"]
     out = the(list(written(BASE / "networkpolicy.yaml")), "NetworkPolicy", "penstock-workers")["spec"]
     (container,) = containers(list(written(BASE / "shards.yaml")))
     (port,) = container["ports"]
 
-    assert policy["ingress"] == [
-        {
-            "ports": [{"port": port["name"]}],
-            "from": [{"podSelector": {"matchLabels": {"app.kubernetes.io/component": "worker"}}}],
-        }
-    ]
-    assert out["egress"][-1] == {
-        "ports": [{"port": port["containerPort"]}],
-        "to": [{"podSelector": {"matchLabels": {"app.kubernetes.io/component": "shard"}}}],
-    }
+    def pods(component: str) -> dict[str, object]:
+        return {"podSelector": {"matchLabels": {"app.kubernetes.io/component": component}}}
+
+    to_shards = {"ports": [{"port": port["containerPort"]}], "to": [pods("shard")]}
+    assert policy["ingress"] == [{"ports": [{"port": port["name"]}], "from": [pods("worker"), pods("shard")]}]
+    assert out["egress"][-1] == policy["egress"][-1] == to_shards
