@@ -56,7 +56,7 @@ def _job(dice: np.random.Generator) -> tuple[Any, ...]:
     curve = np.array([100.0 * n / (1 + 0.02 * max(n - 1, 0)) for n in range(WORKERS + 1)])
     return (
         np.arange(1, WORKERS + 1), rates, np.full(PATHS, 1 / PATHS), curve, np.array([60.0, 60.0]),
-        30, 32, float(dice.uniform(0, 1e5)), 30.0, STEP_S, 60.0, 180.0, 0.0,
+        30, 32, 0, float(dice.uniform(0, 1e5)), 30.0, STEP_S, 60.0, 180.0, 0.0,
     )  # fmt: skip
 
 

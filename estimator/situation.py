@@ -64,6 +64,8 @@ class Situation:
     """When each worker that does not train yet was asked for."""
     lead_times_s: tuple[float, ...] = ()
     """Equally likely lead times, where they were measured: with scarce GPUs minutes or hours."""
+    standbys: int = 0
+    """Workers that wait, loaded, beside those requested: the first more that are wanted train at once."""
 
 
 @dataclass(frozen=True, slots=True)

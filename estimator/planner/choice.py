@@ -156,7 +156,7 @@ class Weighing:
             arriving_s = self._arriving_s(leads_s, (place + 0.5) / len(leads_s))
             outcome += roll(
                 candidates, self.futures.rates, self.futures.chances, curve, arriving_s,
-                seen.ready, seen.requested, seen.lag, max(seen.lag_s, 1e-9),
+                seen.ready, seen.requested, seen.standbys, seen.lag, max(seen.lag_s, 1e-9),
                 timing.step_s, timing.slo_s, lead_s, seen.pause_s,
             ) / len(leads_s)  # fmt: skip
         one = max(float(curve[1]) if len(curve) > 1 else 0.0, 1e-9)

@@ -25,6 +25,7 @@ def roll(
     arriving_s: Floats,
     ready: int,
     requested: int,
+    standbys: int,
     lag: float,
     lag_s: float,
     step_s: float,
@@ -35,14 +36,18 @@ def roll(
     """What to expect of each candidate: row i is for a pool of `candidates[i]` asked for now.
 
     `rates[p, k]` is the rate of future p in step k, `chances[p]` how likely it is. `arriving_s`
-    are the seconds until those that start now are ready, in order; `curve[n]` is C(n).
+    are the seconds until those that start now are ready, in order; `curve[n]` is C(n). The first
+    `standbys` that are asked for beyond `requested` train at once.
     """
     found = np.zeros((len(candidates), 4))
     paths, steps = rates.shape
     work = np.empty(steps)
     arrived = np.empty(steps + 1)
     for i in range(len(candidates)):
-        last = _capacity(candidates[i], curve, arriving_s, ready, requested, step_s, lead_s, pause_s, work)
+        woken = min(max(candidates[i] - requested, 0), standbys)
+        last = _capacity(
+            candidates[i], curve, arriving_s, ready + woken, requested + woken, step_s, lead_s, pause_s, work
+        )
         for path in range(paths):
             late, overdue, left, missed = _queue(rates[path], work, lag, lag_s, step_s, slo_s, arrived)
             # What waits at the end and is overdue, or cannot be reached in time, will be late too.

@@ -52,7 +52,7 @@ class KedaScaler:
 
     def admit(self, metadata: Mapping[str, str]) -> None:
         """Raises NotAllowed. KEDA resolves `secretFromEnv` to the variable's value, and keeps its name."""
-        given = metadata.get("secret") or metadata.get("secretFromEnv") or ""
+        given = (metadata.get("secret") or metadata.get("secretFromEnv") or "").strip()  # as of a file
         if self.secret and not hmac.compare_digest(given.encode(), self.secret.encode()):
             raise NotAllowed("the trigger's metadata has no `secret` or `secretFromEnv`, or a wrong one")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from services.actuator.charged_pool import ChargedPool
 from services.actuator.charged_supervision import ChargedSupervision
 from services.actuator.crew import Crew
 from services.actuator.ray_cluster import RayCluster
 from services.actuator.ray_platform import ActorSpec, RayCharges, RayPlatform
 from services.actuator.tending import Tending
+from services.control.types import PoolCapabilities
 
 TENDING = Tending(poll_s=1.0)
 """Each pass asks every actor."""
@@ -26,6 +29,10 @@ class RayPool(ChargedPool):
         super().__init__(job, tending)
         self._spec = spec
         self._address = address
+
+    def capabilities(self) -> PoolCapabilities:
+        """Ray shares a GPU out by fractions; no other platform does."""
+        return replace(super().capabilities(), fractional_gpus=True)
 
     def _reach(self) -> ChargedSupervision:
         cluster = RayCluster(self._address)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from services.cli.client import WHAT_IF_TIMEOUT_S, Client, Refused, Reply, quoted
 from services.cli.forecast import duration_s
+from services.cli.job_safety import safety
 from services.cli.shown import (
     SERVER,
     AsJson,
@@ -28,7 +29,8 @@ from services.cli.shown import (
 )
 
 job = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-"""The group; each command is a function below."""
+"""The group; each command is a function below, or in a module of its own."""
+job.command("safety")(safety)
 
 Name = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 IfVersion = Annotated[

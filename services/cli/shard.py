@@ -11,7 +11,8 @@ from services.cli.job_settings import job_settings
 from services.logs import configure_logs
 from services.settings import SettingsError
 from services.trainer.owner import end_with_owner
-from services.trainer.ps.shard import run_shard
+from services.trainer.ps.shard import Listen, run_shard
+from services.trainer.ready import not_ready_yet
 
 
 def shard(
@@ -26,9 +27,10 @@ def shard(
     kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Brokers to ask first.")] = None,
     redis: Annotated[str | None, typer.Option(metavar="URL", help="Where workers find this shard.")] = None,
     topic: Annotated[str | None, typer.Option(help="The topic that carries the samples.")] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; workers are told to connect to it.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST", help="What workers are told to connect to; else --host.")
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
     connect_s: Annotated[
         float, typer.Option(min=0, help="How long Redis may take to answer at start.")
@@ -43,6 +45,7 @@ def shard(
     it is gone.
     """
     end_with_owner()
+    not_ready_yet()
     given: dict[str, dict[str, Any]] = {
         "kafka": {"bootstrap": kafka},
         "redis": {"url": redis},
@@ -59,4 +62,5 @@ def shard(
         typer.echo(f"penstock shard: there is no shard {number}: parameters.shards is {shards}", err=True)
         raise typer.Exit(2)
     configure_logs(settings.log)
-    raise typer.Exit(run_shard(settings, job, number, host=host, port=port, connect_s=connect_s))
+    listen = Listen(host, port, advertised=advertise or host)
+    raise typer.Exit(run_shard(settings, job, number, listen, connect_s=connect_s))

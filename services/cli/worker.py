@@ -11,6 +11,7 @@ from services.cli.job_settings import job_settings
 from services.logs import configure_logs
 from services.settings import SettingsError
 from services.trainer.owner import end_with_owner
+from services.trainer.ready import not_ready_yet
 from services.trainer.worker import run_worker
 
 
@@ -49,6 +50,7 @@ def worker(
     answer in time, 71 the process that started it is gone, 78 the device asked for is not there.
     """
     end_with_owner()
+    not_ready_yet()
     given: dict[str, dict[str, Any]] = {
         "kafka": {"bootstrap": kafka},
         "redis": {"url": redis},

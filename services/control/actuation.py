@@ -37,6 +37,15 @@ class Actuation:
     ended_at_s: float | None = None
     why: str = ""
     """In the platform's words, where it refused."""
+    times: int = 1
+    """How often in a row the same was asked for in vain; the other fields are of the latest."""
+    first_at_s: float | None = None
+    """When it was asked for first; None where it was once."""
+
+    @property
+    def question(self) -> str:
+        """What was asked for, for comparison with what was asked for before."""
+        return f"{self.before}>{self.workers}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +56,8 @@ class Settlement:
     at_s: float
     outcome: Outcome
     why: str = ""
+
+    @property
+    def answer(self) -> str:
+        """How it ended in vain, likewise; empty when it did not."""
+        return "" if self.outcome is Outcome.DONE else f"{self.outcome}: {self.why}"

@@ -136,7 +136,8 @@ def _situation(
 ) -> Situation:
     """Of the workers that train or are to; a rule knows of no others."""
     traffic, pool = seen.traffic, seen.pool
-    requested = pool.requested - _standbys_now(seen, state)
+    standbys = _standbys_now(seen, state)
+    requested = pool.requested - standbys
     starting = [w.started_at_s for w in pool.workers if w.phase is WorkerPhase.STARTING]
     if state.standbys:  # the youngest are on their way to stand by
         starting = sorted(starting)[: max(0, requested - len(memory.ready))]
@@ -162,6 +163,7 @@ def _situation(
         busy_by_worker=busy,
         history=seen.history,
         starting_since_s=tuple(starting),
+        standbys=min(standbys, pool.count(WorkerPhase.STANDBY)),
     )
 
 

@@ -135,6 +135,8 @@ class PoolCapabilities:
     workers_max: int | None = None
     standbys: bool = False
     """A worker may be there, loaded, and wait for the assignment to name it."""
+    fractional_gpus: bool = False
+    """A worker may be given a part of a GPU, and the platform keeps account of what is left of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from uuid import uuid4
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from redis import Redis
 from redis.exceptions import RedisError
 
 from services.demo.scenario import PARTITIONS
 from services.embedded.librdkafka import EmbeddedKafka
 from services.embedded.redis import EmbeddedRedis
+from services.settings.root import RedisSettings
+from services.store.connect import connect_sync
 
 _TIMEOUT_S = 10.0
 
@@ -72,7 +73,11 @@ def _redis(url: str | None, prefix: str) -> Iterator[tuple[str, Callable[[], str
         with EmbeddedRedis() as embedded:
             yield embedded.url, lambda: _mended(embedded)
         return
-    with Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S) as client:
+    try:
+        named = connect_sync(RedisSettings(url=url, timeout_s=_TIMEOUT_S))
+    except ValueError:  # it may quote the URL, and that may carry a password
+        raise ServerUnavailable("the address given for Redis is none; try redis://host:port/0") from None
+    with named as client:
         try:
             client.ping()
         except RedisError as error:

@@ -180,6 +180,11 @@ class ShuffleSettings(SettingsGroup):
     lapses_max: PositiveInt = 4
     """Samples whose workers fell silent this often are given up, with an alert."""
 
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _off_without_quotes(cls, mode: object) -> object:
+        return Shuffle.OFF if mode is False else mode  # what YAML makes of a bare `off`
+
 
 class JobSettings(SettingsGroup):
     """One online-training job."""

@@ -65,7 +65,8 @@ class RedisSettings(SettingsGroup):
     """Where jobs, leases and decisions outlive the controller."""
 
     url: str = Field(default="redis://localhost:6379/0", repr=False)
-    """`redis://[[user]:password@]host:port/db`, or `rediss://` for TLS."""
+    """`redis://[[user]:password@]host:port/db`, or `rediss://` for TLS. Behind Sentinel:
+    `redis+sentinel://[[user]:password@]host:port,host:port/SERVICE/db`, or `rediss+sentinel://`."""
     timeout_s: PositiveFloat = 2.0
     """How long one command may take."""
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")] = "penstock"
@@ -74,9 +75,10 @@ class RedisSettings(SettingsGroup):
     @field_validator("url")
     @classmethod
     def _scheme(cls, url: str) -> str:
-        if not url.startswith(("redis://", "rediss://", "unix://")):
+        schemes = ("redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://")
+        if not url.startswith(schemes):
             # The address may carry a password: it is not repeated.
-            raise ValueError("must start with redis://, rediss:// or unix://")
+            raise ValueError("must start with redis://, rediss://, unix:// or redis+sentinel://")
         return url
 
 

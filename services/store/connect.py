@@ -10,13 +10,16 @@ from typing import Any
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool
 
 from services.control.errors import StateUnavailable
 from services.settings.root import RedisSettings
+from services.store import sentinel
 from services.store.errors import InvalidRedisUrl
 
 _HEALTH_CHECK_S = 15
@@ -35,6 +38,10 @@ def connect(settings: RedisSettings) -> redis.asyncio.Redis:
     """
     retry = AsyncRetry(NoBackoff(), _TRIES_AGAIN, supported_errors=_WORTH_A_TRY)
     try:
+        if settings.url.startswith(sentinel.SCHEMES):
+            return sentinel.primary(
+                sentinel.SentinelUrl.parsed(settings.url), {"retry": retry, **_options(settings)}
+            )
         return redis.asyncio.from_url(settings.url, retry=retry, **_options(settings))
     except ValueError:
         raise InvalidRedisUrl from None  # the cause may quote a part of the password
@@ -44,6 +51,10 @@ def connect_sync(settings: RedisSettings) -> redis.Redis:
     """The same for threads: a worker's client. Its owner closes it with `close()`."""
     retry = Retry(NoBackoff(), _TRIES_AGAIN, supported_errors=_WORTH_A_TRY)
     try:
+        if settings.url.startswith(sentinel.SCHEMES):
+            return sentinel.primary_sync(
+                sentinel.SentinelUrl.parsed(settings.url), {"retry": retry, **_options(settings)}
+            )
         return redis.from_url(settings.url, retry=retry, **_options(settings))
     except ValueError:
         raise InvalidRedisUrl from None
@@ -55,7 +66,10 @@ def address_of(client: redis.asyncio.Redis | redis.Redis) -> str:
     >>> address_of(connect_sync(RedisSettings(url="redis://:secret@10.0.0.7:6380/2")))
     '10.0.0.7:6380'
     """
-    where = client.connection_pool.connection_kwargs
+    pool = client.connection_pool
+    if isinstance(pool, SentinelConnectionPool | AsyncSentinelConnectionPool):
+        return f"{pool.service_name} of the sentinels"
+    where = pool.connection_kwargs
     if "path" in where:
         return str(where["path"])
     return f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"

@@ -28,6 +28,7 @@ class InvalidRedisUrl(ValueError):
 
     def __init__(self) -> None:
         super().__init__(
-            "redis.url cannot be parsed; it must be redis://[[user]:password@]host:port/db, "
+            "redis.url cannot be parsed; it must be redis://[[user]:password@]host:port/db or "
+            "redis+sentinel://[[user]:password@]host:port,host:port/SERVICE/db, "
             "with special characters of the password percent-encoded"
         )

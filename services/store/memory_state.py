@@ -57,7 +57,7 @@ class MemoryState:
         if known is not None and known.actuations:
             latest = known.actuations[-1]
             if latest.decision_id == settlement.decision_id and latest.outcome is Outcome.ASKED:
-                known.actuations[-1] = settled(latest, settlement)
+                _close(known.actuations, settlement)
 
     async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
         """The latest decisions, newest first, each with a default state in the place of its own."""
@@ -85,9 +85,23 @@ def _note(trail: deque[Actuation], decision: Decision) -> None:
     if decision.actuation is None:
         return
     if trail and trail[-1].outcome is Outcome.ASKED:
-        end = Settlement(trail[-1].decision_id, decision.at_s, Outcome.SUPERSEDED)
-        trail[-1] = settled(trail[-1], end)
+        _close(trail, Settlement(trail[-1].decision_id, decision.at_s, Outcome.SUPERSEDED))
     trail.append(decision.actuation)
+
+
+def _close(trail: deque[Actuation], end: Settlement) -> None:
+    """The latest ends so. Where the one before asked the same and ended likewise, it takes its place."""
+    latest = settled(trail.pop(), end)
+    before = trail[-1] if trail else None
+    if before is not None and end.answer and _ended_alike(before, latest):
+        trail.pop()
+        first_at_s = before.at_s if before.first_at_s is None else before.first_at_s
+        latest = replace(latest, times=before.times + 1, first_at_s=first_at_s)
+    trail.append(latest)
+
+
+def _ended_alike(one: Actuation, other: Actuation) -> bool:
+    return (one.question, one.outcome, one.why) == (other.question, other.outcome, other.why)
 
 
 def settled(actuation: Actuation, end: Settlement) -> Actuation:

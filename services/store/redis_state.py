@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import cast
 
@@ -22,41 +23,67 @@ log = structlog.get_logger(__name__)
 # Redis runs a script alone, but does not undo what it did before an error. So everything that can fail
 # comes before the first change: the reads find keys of a wrong type, and a server that is full, read-only
 # or without a disk refuses the first write; after that one Redis lets the script finish.
-_COMMIT = """
+# Where the resize before asked the same and ended in vain likewise, the latest takes its place and counts it.
+_CLOSE = """
+local function field(entry, name)
+  for i = 1, #entry[2], 2 do
+    if entry[2][i] == name then return entry[2][i + 1] end
+  end
+end
+
+local function close(actuations, recent, id, kept, end_json, answer)
+  local asked, ended_before, asked_before = recent[1], recent[2], recent[3]
+  local ended = {'id', id, 'ended', end_json, 'answer', answer}
+  local question = asked and field(asked, 'question')
+  if answer ~= '' and asked_before and question and question == field(asked_before, 'question')
+      and answer == field(ended_before, 'answer') then
+    local times = tonumber(field(ended_before, 'times') or 1) + 1
+    local first_at_s = field(ended_before, 'first_at_s') or field(asked_before, 'at_s')
+    for _, more in ipairs({'times', times, 'first_at_s', first_at_s}) do table.insert(ended, more) end
+    redis.call('XDEL', actuations, ended_before[1], asked_before[1])
+  end
+  redis.call('XADD', actuations, 'MAXLEN', '=', 2 * kept, '*', unpack(ended))
+end
+"""
+
+_COMMIT = f"""
+{_CLOSE}
 local state, fence, decisions, assignment, actuations, unsettled = unpack(KEYS)
-local token, state_json, id, decision_json, kept, assignment_json, actuation_json, end_json = unpack(ARGV)
+local token, state_json, id, decision_json, kept, assignment_json, end_json, answer = unpack(ARGV)
+local actuation_json, question, at_s = unpack(ARGV, 9)
 
 local newest = redis.call('GET', fence)
 if newest and tonumber(token) < tonumber(newest) then return newest end
 
 local last = redis.call('XREVRANGE', decisions, '+', '-', 'COUNT', 1)[1]
 local open = redis.call('GET', unsettled)
-local asked = redis.call('XREVRANGE', actuations, '+', '-', 'COUNT', 1)[1]
+local recent = redis.call('XREVRANGE', actuations, '+', '-', 'COUNT', 3)
 if last and last[2][2] == id then redis.call('XDEL', decisions, last[1]) end
 redis.call('XADD', decisions, 'MAXLEN', '=', kept, '*', 'id', id, 'decision', decision_json)
 redis.call('SET', state, state_json)
 redis.call('SET', assignment, assignment_json)
 redis.call('SET', fence, token)
 if open == id then
-  if asked then redis.call('XDEL', actuations, asked[1]) end
+  if recent[1] then redis.call('XDEL', actuations, recent[1][1]) end
   redis.call('DEL', unsettled)
 end
-if actuation_json ~= '' then
-  if open and open ~= id then
-    redis.call('XADD', actuations, 'MAXLEN', '=', 2 * kept, '*', 'id', open, 'ended', end_json)
-  end
-  redis.call('XADD', actuations, 'MAXLEN', '=', 2 * kept, '*', 'id', id, 'asked', actuation_json)
+if actuation_json then
+  if open and open ~= id then close(actuations, recent, open, kept, end_json, answer) end
+  redis.call('XADD', actuations, 'MAXLEN', '=', 2 * kept, '*',
+    'id', id, 'asked', actuation_json, 'question', question, 'at_s', at_s)
   redis.call('SET', unsettled, id)
 end
 return false
 """
 
-_SETTLE = """
+_SETTLE = f"""
+{_CLOSE}
 local actuations, unsettled = KEYS[1], KEYS[2]
-local id, kept, end_json = unpack(ARGV)
+local id, kept, end_json, answer = unpack(ARGV)
 
 if redis.call('GET', unsettled) ~= id then return end
-redis.call('XADD', actuations, 'MAXLEN', '=', 2 * kept, '*', 'id', id, 'ended', end_json)
+local recent = redis.call('XREVRANGE', actuations, '+', '-', 'COUNT', 3)
+close(actuations, recent, id, kept, end_json, answer)
 redis.call('DEL', unsettled)
 """
 
@@ -92,7 +119,13 @@ class RedisState:
         when it could not learn whether the first commit had arrived.
         Raises Fenced, StateUnavailable.
         """
-        keys, job = self._keys, decision.job
+        keys, job, actuation = self._keys, decision.job, decision.actuation
+        superseded = Settlement("", decision.at_s, Outcome.SUPERSEDED)
+        asked = (
+            ()
+            if actuation is None
+            else (codec.encode_actuation(actuation), actuation.question, repr(actuation.at_s))
+        )
         args = (
             fence,
             codec.encode_state(decision.state),
@@ -100,8 +133,9 @@ class RedisState:
             codec.encode_decision(decision),
             self._decisions_kept,
             codec.encode_assignment(decision.state.assignment),
-            b"" if decision.actuation is None else codec.encode_actuation(decision.actuation),
-            codec.encode_settlement(Settlement("", decision.at_s, Outcome.SUPERSEDED)),
+            codec.encode_settlement(superseded),
+            superseded.answer,
+            *asked,
         )
         async with asking(self._client, f"commit of decision {decision.id}"):
             newest = await self._commit(
@@ -121,7 +155,8 @@ class RedisState:
     async def settle(self, job: str, settlement: Settlement) -> None:
         """Add the end of the latest actuation to the trail, once. Raises StateUnavailable."""
         keys = [self._keys.actuations(job), self._keys.unsettled(job)]
-        args = (settlement.decision_id, self._decisions_kept, codec.encode_settlement(settlement))
+        ended = codec.encode_settlement(settlement)
+        args = (settlement.decision_id, self._decisions_kept, ended, settlement.answer)
         async with asking(self._client, f"settlement of decision {settlement.decision_id}"):
             await self._settle(keys=keys, args=args)
 
@@ -132,17 +167,17 @@ class RedisState:
         key = self._keys.actuations(job)
         # Each is two entries at most: what was asked, and how it ended.
         found: dict[str, Actuation] = {}
-        ends: dict[str, Settlement] = {}
+        ends: dict[str, tuple[Settlement, dict[bytes, bytes]]] = {}
         for entry, content in await self._latest(key, 2 * limit):
             name = content.get(b"id", b"").decode()
             try:
                 if b"ended" in content:
-                    ends.setdefault(name, codec.decode_settlement(content[b"ended"], key=key))
+                    ends.setdefault(name, (codec.decode_settlement(content[b"ended"], key=key), content))
                 elif name not in found:
                     found[name] = codec.decode_actuation(content.get(b"asked", b""), key=key)
             except StateCorrupt as error:
                 log.warning("actuation_unreadable", entry=entry.decode(), why=str(error))
-        trail = (settled(one, ends[name]) if name in ends else one for name, one in found.items())
+        trail = (_ended(one, *ends[name]) if name in ends else one for name, one in found.items())
         return tuple(islice(trail, limit))
 
     async def decisions(self, job: str, *, limit: int = 100) -> tuple[Decision, ...]:
@@ -167,3 +202,11 @@ class RedisState:
             return cast(
                 list[tuple[bytes, dict[bytes, bytes]]], await self._client.xrevrange(key, count=limit)
             )
+
+
+def _ended(asked: Actuation, end: Settlement, content: dict[bytes, bytes]) -> Actuation:
+    """With its end, and how often it came to that."""
+    actuation = settled(asked, end)
+    if b"times" not in content:
+        return actuation
+    return replace(actuation, times=int(content[b"times"]), first_at_s=float(content[b"first_at_s"]))

@@ -147,6 +147,7 @@ async def test_the_secret_is_asked_for(generated: tuple[Any, Any]) -> None:
     async with asking(generated, wishes, secret=SESAME) as keda:
         assert await keda.size(secret=SESAME) == 2.0
         assert await keda.size(secretFromEnv=SESAME) == 2.0, "as KEDA passes it on from a variable"
+        assert await keda.size(secretFromEnv=f"{SESAME}\n") == 2.0, "whose secret was made from a file"
         for wrong in ({}, {"secret": "sesame"}):
             code, _ = await keda.refusal(**wrong)
             assert code is grpc.StatusCode.UNAUTHENTICATED

@@ -128,6 +128,10 @@ async def test_workers_of_a_pool_can_stand_by(rig: Rig) -> None:
     assert rig.pool.capabilities().standbys
 
 
+async def test_only_ray_gives_a_worker_a_part_of_a_gpu(rig: Rig, request: pytest.FixtureRequest) -> None:
+    assert rig.pool.capabilities().fractional_gpus == ("ray" in request.node.callspec.id)
+
+
 async def test_a_resize_shows_as_requested_at_once(rig: Rig) -> None:
     await rig.pool.resize(ask(3))
 

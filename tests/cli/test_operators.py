@@ -76,6 +76,19 @@ def test_plan_forecast_and_what_if_are_shown(shell: Shell) -> None:
     assert shell.json("job", "what-if", "clicks", "--fresh-within", "30s")["asked"]["late_share"] == 0.01
 
 
+def test_safety_shows_limits_standbys_and_the_trail(shell: Shell) -> None:
+    shown = shell("job", "safety", "clicks")
+    told = shell.json("job", "safety", "clicks", "--limit", "5")
+
+    assert shown.exit_code == 0, shown.output
+    for words in ("in the last hour", "breaker closed", "0 loaded, 0 wanted", "outcome"):
+        assert words in shown.stdout
+    assert told["standbys"] == {"wanted": 0, "loaded": 0, "numbers": {}}
+    (resize,) = told["actuations"]
+    assert resize["decision_id"] in shown.stdout
+    assert (resize["outcome"], resize["times"]) == ("asked", 1)
+
+
 def test_a_promise_is_changed_unless_somebody_was_faster(shell: Shell) -> None:
     assert shell.json("job", "slo", "clicks", "--fresh-within", "2m")["fresh_within_s"] == 120
     refused = shell("job", "slo", "clicks", "--late-share", "0.5", "--if-version", "999")

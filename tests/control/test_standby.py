@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from estimator.situation import Situation, Sizing
 from forecasting.forecast import Forecast
 from services.control.decide import decide
 from services.control.safety import SafetyLimits, SafetyMemory
@@ -77,6 +79,24 @@ def test_waking_a_standby_is_an_assignment_and_the_bench_is_filled_again() -> No
     assert active_of(jumped) == ("w-0", "w-1", "w-2", "w-3", "w-4"), "in this very decision"
     assert jumped.state.assignment.workers() <= {"w-0", "w-1", "w-2", "w-3", "w-4"}
     assert (jumped.planned, jumped.standbys) == (7, 2)
+
+
+def test_the_rule_is_told_who_could_train_at_once() -> None:
+    """Of those that stand by, those that are loaded; they are not among the requested ones."""
+    told: list[Situation] = []
+    policy = keeping(2)
+    rule = policy.rule
+
+    def listening(seen: Situation, memory: Any) -> tuple[Sizing, Any]:
+        told.append(seen)
+        return rule.size(seen, memory)
+
+    policy = replace(policy, rule=replace(rule, size=listening))
+    there = tick(tick(ControlState(), policy, a_pool(1), rate=250), policy, a_pool(5), rate=250)
+    tick(there, policy, a_pool(5), rate=250)
+    tick(there, policy, a_pool(5, ready=4), rate=250)
+
+    assert [(seen.requested, seen.standbys) for seen in told] == [(1, 0), (3, 0), (3, 2), (3, 1)]
 
 
 def test_a_standby_is_woken_even_where_no_resize_is_allowed() -> None:

@@ -41,6 +41,36 @@ class Cluster:
             ),
         )
 
+    def make_claim(self, name: str) -> None:
+        """A bound claim, as the provisioner of a real cluster would leave it: a control plane has none."""
+        volume = f"{self.namespace}-{name}"
+        size = {"storage": "10Gi"}
+        made: list[Manifest] = [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": volume, "labels": {"of": self.namespace}},
+                "spec": {
+                    "capacity": size,
+                    "accessModes": ["ReadWriteOnce"],
+                    "claimRef": {"namespace": self.namespace, "name": name},
+                    "hostPath": {"path": f"/none/{name}"},
+                },
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": size},
+                    "storageClassName": "",
+                    "volumeName": volume,
+                },
+            },
+        ]
+        self.run("apply", "-f", "-", given=yaml.safe_dump_all(made))
+
     def get(self, what: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run("get", what, "-o", "json"))
         return answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -34,7 +35,7 @@ pytestmark = [pytest.mark.real_broker, pytest.mark.e2e, pytest.mark.timeout(240)
 
 SAMPLES = 500
 _ROW = re.compile(
-    r"^\| (controller|worker|traffic) \| (Describe|Read|Write) \| (topic|group) `([\w-]+)` \|$", re.M
+    r"^\| (controller|worker|shard|traffic) \| (Describe|Read|Write) \| (topic|group) `([\w.-]+)` \|$", re.M
 )
 
 
@@ -65,9 +66,8 @@ def login(user: str) -> dict[str, str]:
 
 
 def broker_settings() -> dict[str, str]:
-    users = " ".join(
-        f'user_{user}="{user}-password"' for user in ("admin", "controller", "worker", "traffic")
-    )
+    known = ("admin", "controller", "worker", "shard", "traffic")
+    users = " ".join(f'user_{user}="{user}-password"' for user in known)
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     return {
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -89,6 +89,7 @@ def guarded() -> Iterator[ApacheKafka]:
         pytest.skip(f"an Apache Kafka with ACLs: {reason}")
     with ApacheKafka(settings=broker_settings(), client=login("admin")) as server:
         server.create_topic("clicks", 2)
+        server.create_topic("clicks.dead-letter", 1)
         admin = server.admin()
         for made in admin.create_acls(documented()).values():
             made.result()
@@ -127,6 +128,21 @@ def committed(server: ApacheKafka) -> int:
     return sum(max(0, one.offset) for one in found)
 
 
+def put_aside(server: ApacheKafka) -> int:
+    """Samples that the worker could not read."""
+    reader = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "nobody", **login("admin")})
+    try:
+        return int(reader.get_watermark_offsets(TopicPartition("clicks.dead-letter", 0), timeout=10)[1])
+    finally:
+        reader.close()
+
+
+def poison(server: ApacheKafka) -> None:
+    producer = Producer({"bootstrap.servers": server.bootstrap, **login("admin")})
+    producer.produce("clicks", b"not a sample")
+    assert producer.flush(30) == 0
+
+
 @pytest.fixture
 def restricted_redis(redis_url: str) -> Iterator[str]:
     """The URL of a user with the rights of the documented line, and no others."""
@@ -143,7 +159,13 @@ def test_the_documented_acls_are_enough_for_all(
 ) -> None:
     port, operations = free_ports(2)
     config = tmp_path / "penstock.yaml"
-    job = {"topic": "clicks", "pool": {"kind": "recommend"}, "worker": {"step_ms": 1}}
+    parameters = {"directory": str(tmp_path / "parameters"), "snapshot_s": 0.5, "rows_max": 1000}
+    job = {
+        "topic": "clicks",
+        "pool": {"kind": "recommend"},
+        "worker": {"device": "numpy"},
+        "parameters": parameters,
+    }
     api = {"port": port, "operations_port": operations}
     config.write_text(yaml.safe_dump({"jobs": {"clicks": job}, "api": api, "controller": {"tick_s": 0.5}}))
 
@@ -167,8 +189,11 @@ def test_the_documented_acls_are_enough_for_all(
     at = ("--config", str(config))
     sending = ["traffic", "--topic", "clicks", "--samples", str(SAMPLES), "--rate", "500"]
     sending += [f"--kafka-option={name}={value}" for name, value in login("traffic").items()]
+    serving = ("shard", *at, "--job", "clicks")
+    poison(guarded)
     with (
         running(tmp_path, "controller", "serve", *at, env=env("controller")),
+        running(tmp_path, "shard", *serving, env=env("shard")) as shard,
         running(
             tmp_path, "worker", "worker", *at, "--job", "clicks", "--worker-id", "w-1", env=env("worker")
         ),
@@ -178,8 +203,15 @@ def test_the_documented_acls_are_enough_for_all(
     ):
         assert traffic.wait(timeout=90) == 0, (tmp_path / "traffic.log").read_text()
         eventually(
-            lambda: committed(guarded) == SAMPLES and metric("lag_samples") == 0,
+            lambda: committed(guarded) == SAMPLES + 1 and metric("lag_samples") == 0,
             within_s=90,
             every_s=0.5,
             what="every sample trained, committed and seen to be",
         )
+        assert put_aside(guarded) == 1
+        shard.kill()
+        shutil.rmtree(tmp_path / "parameters")
+        with running(tmp_path, "shard", *serving, env=env("shard")):
+            log = tmp_path / "shard.log"
+            eventually(lambda: "ledger_rewound" in log.read_text(), within_s=60, what="the shard's rewind")
+            assert "snapshot_postponed" not in log.read_text()

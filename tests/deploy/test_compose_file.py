@@ -36,8 +36,8 @@ def test_all_limits_together_fit_a_machine_of_four_gigabytes() -> None:
     limits_mib = [_mib(SERVICES[name]["mem_limit"]) for name in RUNNING - {"grafana"}]
 
     assert job.pool.docker.memory_mib is not None
-    # The workers' limit is a bound for one that runs wild: they use a fifth of it.
-    assert sum(limits_mib) + job.scaling.workers_max * job.pool.docker.memory_mib / 4 <= 4096
+    # The workers' limit is a bound for one that runs wild: they use a third of it.
+    assert sum(limits_mib) + job.scaling.workers_max * job.pool.docker.memory_mib / 3 <= 4096
 
 
 def _mib(limit: str) -> int:
@@ -91,3 +91,25 @@ def test_the_workers_are_told_what_the_controller_was_told() -> None:
     assert told["PENSTOCK_JOBS__CLICKS__SHUFFLE__START"] == job.shuffle.start
     assert int(told["PENSTOCK_JOBS__CLICKS__WORKER__BATCH"]) == job.worker.batch
     assert float(told["PENSTOCK_JOBS__CLICKS__WORKER__STEP_MS"]) == job.worker.step_ms
+    assert told["PENSTOCK_JOBS__CLICKS__WORKER__DEVICE"] == job.worker.device
+    assert int(told["PENSTOCK_JOBS__CLICKS__WORKER__STALENESS"]) == job.worker.staleness
+    assert int(told["PENSTOCK_JOBS__CLICKS__PARAMETERS__SHARDS"]) == job.parameters.shards
+
+
+def test_every_shard_of_the_job_is_served_under_a_name_that_workers_reach() -> None:
+    job = load_settings(DEPLOY / "compose" / "penstock.yaml").jobs["clicks"]
+    shards = {name: service for name, service in SERVICES.items() if name.startswith("shard-")}
+
+    assert job.worker.device != "emulated"
+    assert [service["command"] for service in shards.values()] == [
+        [f"--shard={number}", f"--advertise=shard-{number}"] for number in range(job.parameters.shards)
+    ]
+    assert shards.keys() <= SERVICES["worker"]["depends_on"].keys()
+
+
+def test_snapshots_outlive_their_shard() -> None:
+    job = load_settings(DEPLOY / "compose" / "penstock.yaml").jobs["clicks"]
+    (volume,) = (v for v in SERVICES["shard-0"]["volumes"] if v.startswith("parameters:"))
+
+    assert "parameters" in COMPOSE["volumes"]
+    assert job.parameters.directory.is_relative_to(volume.partition(":")[2])

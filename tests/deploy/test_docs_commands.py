@@ -1,14 +1,8 @@
-"""Every command in the documentation is one that exists, with the options that it is given.
-
-What such commands do is tested where they live; those of the compose stack are run by tests/integration.
-"""
+"""Every command in the documentation exists, takes the options that it is given, and is run by some test."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,32 +11,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from services.cli.main import app
-from tests.deploy.queries import DEPLOY
+from tests.deploy.documented import PAGES, ROOT, RUN_BY, Command, commands, commands_in_other_blocks
 
-ROOT = DEPLOY.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
 _RUN_BY_INTEGRATION = {"up", "exec", "ps", "down"}
-
-
-@dataclass(frozen=True)
-class Command:
-    """One command of a page."""
-
-    page: Path
-    words: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.page.name}: {' '.join(self.words)}"
-
-
-def commands() -> Iterator[Command]:
-    for page in PAGES:
-        for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
-            for line in block.replace("\\\n", " ").splitlines():
-                for part in line.split("#")[0].split(";"):
-                    if words := tuple(shlex.split(part)):
-                        yield Command(page, words)
 
 
 @pytest.mark.parametrize("command", list(commands()), ids=str)
@@ -60,7 +31,20 @@ def test_a_command_of_the_documentation_exists(command: Command) -> None:
         assert "need a cluster" in command.page.read_text(encoding="utf-8")
         assert "-k" not in words or (ROOT / words[words.index("-k") + 1] / "kustomization.yaml").exists()
     else:
-        assert program in ("export", "curl"), f"nobody knows whether {program} works"
+        assert program in ("export", "curl", "openssl"), f"nobody knows whether {program} works"
+
+
+@pytest.mark.parametrize("what", RUN_BY)
+def test_whoever_is_said_to_run_a_command_does(what: str) -> None:
+    *_, word = what.split()
+    text = (ROOT / RUN_BY[what]).read_text(encoding="utf-8")
+
+    assert re.search(rf"\b{word}\b", text), f"{RUN_BY[what]} runs no {what}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_command_stands_where_it_would_not_be_checked(page: Path) -> None:
+    assert commands_in_other_blocks(page) == []
 
 
 def _is_a_target(words: list[str]) -> None:
@@ -71,9 +55,11 @@ def _is_a_target(words: list[str]) -> None:
 def _is_of_penstock(words: list[str]) -> None:
     """The command, or the command of a group, takes these options."""
     names = [word for word in words if not word.startswith("-")]
-    group = get_command(app).get_command(None, names[0])  # type: ignore[attr-defined]
-    assert group is not None, names[0]
-    path = names[:2] if hasattr(group, "commands") else names[:1]
+    path: list[str] = []
+    if names:
+        group = get_command(app).get_command(None, names[0])  # type: ignore[attr-defined]
+        assert group is not None, names[0]
+        path = names[:2] if hasattr(group, "commands") else names[:1]
     asked = CliRunner().invoke(app, [*path, "--help"], terminal_width=200)
     assert asked.exit_code == 0, asked.output
     for option in (word for word in words if word.startswith("--")):

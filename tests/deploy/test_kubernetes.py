@@ -39,7 +39,10 @@ def test_what_kustomize_renders_fits_the_schemas(layer: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [BASE / name for name in ("controller.yaml", "rbac.yaml", "workers.yaml", "networkpolicy.yaml")]
+    [
+        BASE / name
+        for name in ("controller.yaml", "rbac.yaml", "workers.yaml", "shards.yaml", "networkpolicy.yaml")
+    ]
     + [KUBERNETES / "overlays" / "statefulset" / "workers.yaml", KUBERNETES / "pool-rbac.yaml"],
     ids=lambda path: path.name,
 )
@@ -80,9 +83,10 @@ def test_the_operators_rules_are_the_rules_that_are_tested() -> None:
 
 
 def test_nothing_runs_as_root_or_writes_to_its_image() -> None:
-    manifests = [*written(BASE / "controller.yaml"), *written(BASE / "workers.yaml")]
+    names = ("controller.yaml", "workers.yaml", "shards.yaml")
+    manifests = [one for name in names for one in written(BASE / name)]
 
-    assert len(containers(manifests)) == 2
+    assert len(containers(manifests)) == 3
     for container in containers(manifests):
         security = container["securityContext"]
         assert security["readOnlyRootFilesystem"]
@@ -90,7 +94,7 @@ def test_nothing_runs_as_root_or_writes_to_its_image() -> None:
         assert security["capabilities"] == {"drop": ["ALL"]}
         assert "memory" in container["resources"]["limits"]
     for one in manifests:
-        if one["kind"] == "Deployment":
+        if one["kind"] in ("Deployment", "StatefulSet"):
             assert one["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"]
 
 
@@ -106,3 +110,41 @@ def test_workers_have_a_gpu_time_to_drain_and_no_number(path: Path) -> None:
     (container,) = workers["template"]["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert workers.get("podManagementPolicy", "Parallel") == "Parallel"
+
+
+@pytest.mark.parametrize("path", sorted(KUBERNETES.rglob("penstock.yaml")), ids=lambda path: path.parent.name)
+def test_there_are_as_many_shards_as_the_job_has_and_a_snapshot_has_somewhere_to_lie(path: Path) -> None:
+    wanted = load_settings(path).jobs["clicks"].parameters
+    shards = next(written(BASE / "shards.yaml"))["spec"]
+    (container,) = shards["template"]["spec"]["containers"]
+    claim = shards["volumeClaimTemplates"][0]["metadata"]["name"]
+    (kept,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == claim)
+
+    assert shards["replicas"] == wanted.shards
+    assert wanted.directory.is_relative_to(kept)
+
+
+@pytest.mark.parametrize(
+    "path", [BASE / "workers.yaml", KUBERNETES / "overlays" / "statefulset" / "workers.yaml"]
+)
+def test_workers_learn_with_the_shards_that_there_are(path: Path) -> None:
+    job = load_settings(BASE / "penstock.yaml").jobs["clicks"]
+    (container,) = containers([next(written(path))])
+    told = {variable["name"]: variable.get("value") for variable in container["env"]}
+
+    assert told["PENSTOCK_JOBS__CLICKS__WORKER__DEVICE"] == job.worker.device
+    assert told["PENSTOCK_JOBS__CLICKS__PARAMETERS__SHARDS"] == str(job.parameters.shards)
+
+
+def test_workers_and_shards_and_nobody_else_reach_the_shards() -> None:
+    policy = the(list(written(BASE / "shards.yaml")), "NetworkPolicy", "penstock-shards")["spec"]
+    out = the(list(written(BASE / "networkpolicy.yaml")), "NetworkPolicy", "penstock-workers")["spec"]
+    (container,) = containers(list(written(BASE / "shards.yaml")))
+    (port,) = container["ports"]
+
+    def pods(component: str) -> dict[str, object]:
+        return {"podSelector": {"matchLabels": {"app.kubernetes.io/component": component}}}
+
+    to_shards = {"ports": [{"port": port["containerPort"]}], "to": [pods("shard")]}
+    assert policy["ingress"] == [{"ports": [{"port": port["name"]}], "from": [pods("worker"), pods("shard")]}]
+    assert out["egress"][-1] == policy["egress"][-1] == to_shards

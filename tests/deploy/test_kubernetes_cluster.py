@@ -33,6 +33,7 @@ def cluster() -> Iterator[Cluster]:
     made.run("create", "namespace", made.namespace)
     yield made
     made.run("delete", "namespace", made.namespace, "--wait=false")
+    made.run("delete", "persistentvolume", "--selector", f"of={made.namespace}", "--wait=false")
 
 
 @pytest.fixture
@@ -58,6 +59,24 @@ def test_both_controllers_and_the_first_worker_come_up(deployed: Cluster) -> Non
     budget = deployed.get("poddisruptionbudget/penstock")
     eventually(lambda: deployed.get("pdb/penstock")["status"].get("disruptionsAllowed") == 1, within_s=60)
     assert budget["spec"]["minAvailable"] == 1
+
+
+def test_both_shards_come_up_on_volumes_of_their_own_and_are_taken_away_one_at_a_time(
+    cluster: Cluster,
+) -> None:
+    cluster.make_secret()
+    for number in range(2):
+        cluster.make_claim(f"parameters-clicks-shards-{number}")
+    cluster.apply(BASE)
+
+    def ready() -> bool:
+        return bool(cluster.get("statefulset/clicks-shards")["status"].get("readyReplicas") == 2)
+
+    eventually(ready, within_s=90, every_s=0.5, what="two shards")
+    for number in range(2):
+        pod = cluster.get(f"pod/clicks-shards-{number}")
+        assert pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == str(number)
+    eventually(lambda: cluster.get("pdb/clicks-shards")["status"].get("disruptionsAllowed") == 1, within_s=60)
 
 
 def test_applying_again_does_not_reset_the_number_of_workers(deployed: Cluster) -> None:

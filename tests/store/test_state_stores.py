@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from services.control.actuation import Outcome, Settlement
 from services.control.errors import Fenced
 from services.control.ports import StateStore
-from services.control.types import ControlState
+from services.control.types import ControlState, PoolResize
 from services.store import codec
 from services.store.keys import Keys
 from services.store.memory_state import MemoryState
@@ -246,3 +246,39 @@ async def test_the_trail_keeps_the_latest_newest_first(store: StateStore) -> Non
     assert {one.outcome for one in trail} == {Outcome.DONE}
     assert len(await store.actuations("clicks", limit=3)) == 3
     assert await store.actuations("clicks", limit=0) == ()
+
+
+async def test_equal_refusals_in_a_row_are_one_entry_with_a_count(store: StateStore) -> None:
+    await store.commit(a_decision(1), fence=1)
+    await store.settle("clicks", Settlement("clicks-1", 1_001.5, Outcome.DONE))
+    for sequence in range(2, 3 * KEPT):
+        await store.commit(a_decision(sequence), fence=1)
+        await store.settle("clicks", Settlement(f"clicks-{sequence}", 2_000.0, Outcome.REFUSED, "an HPA"))
+
+    refused, done = await store.actuations("clicks")
+    assert (refused.decision_id, refused.at_s) == (f"clicks-{3 * KEPT - 1}", 1_000.0 + 3 * KEPT - 1)
+    assert (refused.times, refused.first_at_s, refused.why) == (3 * KEPT - 2, 1_002.0, "an HPA")
+    assert (done.outcome, done.times, done.first_at_s) == (Outcome.DONE, 1, None)
+
+
+@pytest.mark.parametrize(("why", "workers"), [("a quota", 3), ("an HPA", 4)])
+async def test_another_refusal_or_another_size_is_an_entry_of_its_own(
+    store: StateStore, why: str, workers: int
+) -> None:
+    await store.commit(a_decision(1), fence=1)
+    await store.settle("clicks", Settlement("clicks-1", 1_002.0, Outcome.REFUSED, "an HPA"))
+    other = replace(a_decision(2), resize=PoolResize(workers, decision_id="clicks-2", fence=1))
+    await store.commit(other, fence=1)
+    await store.settle("clicks", Settlement("clicks-2", 1_003.0, Outcome.REFUSED, why))
+
+    assert [one.times for one in await store.actuations("clicks")] == [1, 1]
+
+
+async def test_a_platform_that_never_answers_is_told_of_once_too(store: StateStore) -> None:
+    for sequence in range(1, 5):
+        await store.commit(a_decision(sequence), fence=1)
+
+    asked, superseded = await store.actuations("clicks")
+    assert (asked.outcome, asked.times) == (Outcome.ASKED, 1)
+    assert (superseded.outcome, superseded.times) == (Outcome.SUPERSEDED, 3)
+    assert superseded.first_at_s == 1_001.0

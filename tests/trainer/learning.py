@@ -65,8 +65,8 @@ class Cluster:
         self._config.write_text(yaml.safe_dump(settings.model_dump(mode="json")), encoding="utf-8")
         self._started: list[Process] = []
 
-    def shard(self, number: int = 0) -> Process:
-        return self._start("shard", "--shard", str(number))
+    def shard(self, number: int = 0, *options: str) -> Process:
+        return self._start("shard", "--shard", str(number), *options)
 
     def worker(self, name: str, *options: str) -> Process:
         return self._start("worker", "--worker-id", name, *options)

@@ -9,10 +9,11 @@ import pytest
 
 from services.control.training_quality import TrainingQuality, pooled
 from services.settings import Settings
-from services.store.connect import connect
+from services.store.connect import connect, connect_sync
 from services.store.keys import Keys
 from services.store.reports import RedisReports
 from services.traffic.clicks import ClickMaker
+from services.trainer.ps.directory import RedisDirectory
 from services.trainer.ps.snapshot import SnapshotVault
 from shuffler.errors import NotOpened
 from shuffler.lease import Progress
@@ -177,6 +178,18 @@ def test_a_shard_that_left_in_order_repeats_nothing_and_one_that_lost_its_direct
     assert trained(settings, 2 * count).lost == 0
     assert all_trained(settings).watermarks == progress_of(settings).ends
     assert worker.ask_to_leave() == 0, worker.said()
+
+
+def test_a_shard_listens_everywhere_and_tells_workers_a_name_that_they_reach(lone: Cluster) -> None:
+    """As in a container, whose own addresses nobody else knows."""
+    everywhere = ("--host", "0.0.0.0", "--advertise", "localhost")  # noqa: S104 - what is tested
+    lone.shard(0, *everywhere).wait_until_ready()
+
+    with connect_sync(lone.settings.redis) as store:
+        listed = RedisDirectory(store, Keys(lone.settings.redis.prefix), JOB).find(0)
+
+    assert listed.host == "localhost"
+    assert lone.dense() == [], "it answers, and nothing is learned yet"
 
 
 def test_a_worker_whose_parameter_server_never_answers_gives_up(cluster: Cluster, settings: Settings) -> None:

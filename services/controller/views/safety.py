@@ -64,3 +64,7 @@ class ActuationView(View):
     ended_at_s: float | None
     why: str
     """The platform's words, where it refused."""
+    times: int
+    """How often in a row the same was asked for in vain; the other fields are of the latest."""
+    first_at_s: float | None
+    """When it was asked for first; null where it was once."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -42,10 +43,19 @@ _LISTED_S: Final = 1.0
 """Between two looks whether the store still names this process."""
 
 
-def run_shard(settings: Settings, job: str, shard: int, *, host: str, port: int, connect_s: float) -> int:
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where a shard listens, and the name or address by which workers reach it: not always the same."""
+
+    host: str
+    port: int
+    advertised: str
+
+
+def run_shard(settings: Settings, job: str, shard: int, listen: Listen, *, connect_s: float) -> int:
     """Serve one shard of a job's parameters until SIGTERM or SIGINT; the exit code."""
     try:
-        asyncio.run(Shard(settings, job, shard).live(host, port, connect_s=connect_s))
+        asyncio.run(Shard(settings, job, shard).live(listen, connect_s=connect_s))
     except (StreamError, StateUnavailable, OSError) as error:
         _log.critical("shard_gave_up", job=job, shard=shard, why=str(error))
         return EXIT_UNAVAILABLE
@@ -79,7 +89,7 @@ class Shard:
         )
         self._log = _log.bind(job=job, shard=shard)
 
-    async def live(self, host: str, port: int, *, connect_s: float) -> None:
+    async def live(self, listen: Listen, *, connect_s: float) -> None:
         """From the restored snapshot to the last one. Raises StreamError, StateUnavailable, OSError."""
         leaving = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -99,10 +109,10 @@ class Shard:
                 self._train_again(plan, ledger, Position() if snapshot is None else snapshot.position)
             self.vault.open_again()
             self.desk.warm_up()
-            bound = await self._server.start(host, port)
+            bound = await self._server.start(listen.host, listen.port)
             directory.slots(self._wanted.shards)
-            directory.enter(self._shard, ShardAddress(host, bound, self._server.secret))
-            self._log.info("shard_ready", pid=os.getpid(), host=host, port=bound)
+            directory.enter(self._shard, ShardAddress(listen.advertised, bound, self._server.secret))
+            self._log.info("shard_ready", pid=os.getpid(), host=listen.advertised, port=bound)
             say_ready()
             await self._serve(directory, ledger, leaving)
 

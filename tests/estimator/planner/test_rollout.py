@@ -17,8 +17,8 @@ CURVE = 100.0 * np.arange(41)
 def rolled(rates: list[float], candidates: list[int], **known: Any) -> Any:
     """Outcomes over one future, second by second unless told otherwise."""
     usual: dict[str, Any] = {
-        "curve": CURVE, "arriving_s": np.empty(0), "ready": 4, "requested": 4, "lag": 0.0, "lag_s": 1e-9,
-        "step_s": 1.0, "slo_s": 5.0, "lead_s": 10.0, "pause_s": 0.0,
+        "curve": CURVE, "arriving_s": np.empty(0), "ready": 4, "requested": 4, "standbys": 0, "lag": 0.0,
+        "lag_s": 1e-9, "step_s": 1.0, "slo_s": 5.0, "lead_s": 10.0, "pause_s": 0.0,
     }  # fmt: skip
     usual.update(known)
     return roll(np.array(candidates), np.array([rates]), np.ones(1), *usual.values())
@@ -58,6 +58,18 @@ def test_new_workers_help_only_after_the_lead_time() -> None:
     early = rolled([500.0] * 10, [4, 40])
 
     assert early[0][LEFT] == early[1][LEFT] == pytest.approx(1000.0)
+
+
+def test_the_first_new_workers_help_at_once_where_as_many_stand_by() -> None:
+    none, one, two = rolled([600.0] * 10, [4, 5, 7], standbys=2)
+
+    assert none[LEFT] == pytest.approx(2000.0)
+    assert one[LEFT] == pytest.approx(1000.0)
+    assert two[LEFT] == 0.0
+
+
+def test_standbys_are_not_missed_by_a_pool_that_shrinks() -> None:
+    assert rolled([500.0] * 10, [3], standbys=2).tolist() == rolled([500.0] * 10, [3]).tolist()
 
 
 def test_starts_under_way_come_when_they_are_due() -> None:
@@ -105,7 +117,7 @@ def test_compiled_and_plain_agree() -> None:
     rates = np.abs(np.random.default_rng(3).normal(500, 200, (5, 30)))
     arguments: tuple[Any, ...] = (
         np.array([3, 6]), rates, np.full(5, 0.2), CURVE, np.array([7.0]),
-        4, 5, 900.0, 4.0, 2.0, 5.0, 10.0, 1.0,
+        4, 5, 1, 900.0, 4.0, 2.0, 5.0, 10.0, 1.0,
     )  # fmt: skip
 
     assert roll(*arguments) == pytest.approx(roll.py_func(*arguments))  # type: ignore[attr-defined]

@@ -1,0 +1,76 @@
+"""Every command in the documentation, and who runs it: a test of its own, or test_docs_run.py."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.deploy.queries import DEPLOY
+
+ROOT = DEPLOY.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_SHELL = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+_STARTS = ("penstock ", ".venv/bin/penstock ", "make ", "docker ", "kubectl ", "curl ")
+
+RUN_BY = {
+    "make": ".ci/run",
+    "docker compose": "tests/integration/compose.py",
+    "docker build": "tests/integration/test_compose.py",
+    "kubectl": "tests/deploy/cluster.py",
+    "openssl": "tests/deploy/test_keda_guide.py",
+    "penstock demo": "tests/e2e/test_demo.py",
+    "penstock serve": "tests/e2e/test_serve.py",
+    "penstock doctor": "tests/doctor/test_doctor.py",
+    "penstock events": "tests/cli/test_operators.py",
+    "penstock backfill": "tests/meter/test_backfill_command.py",
+    "penstock shard": "tests/trainer/learning.py",
+    "penstock worker": "tests/trainer/learning.py",
+    "penstock forecast": "tests/deploy/test_tutorial.py",
+    "penstock backtest": "tests/deploy/test_tutorial.py",
+}
+"""Commands that take more than a moment, or more than a server: the test that runs each."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a page."""
+
+    page: Path
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.page.name}: {' '.join(self.words)}"
+
+    @property
+    def run_by(self) -> Path | None:
+        """The test that runs it; None for those of test_docs_run.py."""
+        plain = " ".join(self.words).removeprefix(".venv/bin/")
+        found = (where for what, where in RUN_BY.items() if plain == what or plain.startswith(f"{what} "))
+        where = next(found, None)
+        return None if where is None else ROOT / where
+
+
+def commands(page: Path | None = None) -> Iterator[Command]:
+    """Those of one page, or of all, in their order."""
+    for each in PAGES if page is None else [page]:
+        for block in _SHELL.findall(each.read_text(encoding="utf-8")):
+            for line in block.replace("\\\n", " ").splitlines():
+                for part in line.split("#")[0].split(";"):
+                    if words := tuple(shlex.split(part)):
+                        yield Command(each, words)
+
+
+def commands_in_other_blocks(page: Path) -> list[str]:
+    """Lines that look like commands where no test would find them."""
+    blocks = _FENCE.findall(page.read_text(encoding="utf-8"))
+    return [
+        line
+        for language, block in blocks
+        if language != "sh"
+        for line in block.splitlines()
+        if line.startswith(_STARTS)
+    ]
