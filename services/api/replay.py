@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from estimator.rules.tempo import OPTION
 from forecasting.forecaster import Forecaster
 from services.api.what_if import Answer, Point, Question
 from services.simulator.course import course_of
@@ -51,7 +52,10 @@ def answer(question: Question) -> Answer:
 
 
 def _stretched(options: Mapping[str, float], stretch: float) -> dict[str, float]:
-    return {name: value * stretch if name.endswith("_s") else value for name, value in options.items()}
+    times = {name: value * stretch if name.endswith("_s") else value for name, value in options.items()}
+    if OPTION in times:  # a rule paced for the faster day
+        times[OPTION] /= stretch
+    return times
 
 
 def _point(
