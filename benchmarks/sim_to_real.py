@@ -63,7 +63,7 @@ class Recorder(Headless):
     def plant(self, scenario: Scenario) -> Plant:
         """The plant as this run showed it."""
         job = scenario.settings(
-            kafka="localhost:1", redis="redis://localhost:1", prefix="x", topic="x", run_dir=Path()
+            kafka="localhost:1", redis="redis://localhost:1", prefix="x", topic="x", run_dir=Path("run")
         ).jobs[JOB]
         return Plant(
             rate_per_worker=round(median(self._speeds), 1),
@@ -90,7 +90,7 @@ def main() -> None:
     recorder = Recorder()
     report = run_demo(scenario, recorder, kafka=None, redis=None)
     job = scenario.settings(
-        kafka="localhost:1", redis="redis://localhost:1", prefix="x", topic="x", run_dir=Path()
+        kafka="localhost:1", redis="redis://localhost:1", prefix="x", topic="x", run_dir=Path("run")
     ).jobs[JOB]
     recording = Recording(
         rule=options.policy,

@@ -42,6 +42,12 @@ class ParameterSettings(SettingsGroup):
 
     shards: Annotated[int, Field(ge=1, le=1000)] = 1
     """Processes that share the parameters, `penstock shard` each. May not change while there are any."""
+    dense_shards: PositiveInt = 1
+    """How many of them share the dense part. May not change while there are any."""
+    relief: Annotated[float, Field(gt=0, le=1)] | None = 0.25
+    """A shard takes slots from the busiest one that is busier by this share of its time; null: never."""
+    relief_s: PositiveFloat = 30.0
+    """Between two looks at how busy the other shards are."""
     dim: PositiveInt = 8
     """Numbers in an embedding."""
     hidden: PositiveInt = 32

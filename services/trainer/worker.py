@@ -149,6 +149,7 @@ def _client(
         RedisDirectory(store, Keys(settings.redis.prefix), job),
         shards=parameters.shards,
         row_size=row_size,
+        dense_shards=parameters.dense_shards,
         half=parameters.half,
         patient=patience,
     )
