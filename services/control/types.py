@@ -202,6 +202,8 @@ class Policy:
     """From asking for a worker to its first trained batch, until that has been measured."""
     pause_s: float = 0.0
     """How long a resize stops training, until that has been measured."""
+    workers_unstale_max: int | None = None
+    """With more workers than this, gradients would be staler than the operator allows; None: no matter."""
     lone_rates: Mapping[str, float] = field(default_factory=dict)
     """Samples/s of a lone worker by GPU type, where types differ."""
     stale_after_s: float = 30.0

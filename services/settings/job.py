@@ -38,6 +38,9 @@ class ScalingSettings(SettingsGroup):
     """Never fewer workers than this."""
     workers_max: PositiveInt = 8
     """Never more workers than this."""
+    staleness_batches_max: PositiveInt | None = None
+    """How many batches of other gradients may come between a batch's pull and its push: no more workers
+    than this over `worker.staleness`. Not looked at when not given."""
     gpus_per_worker: PositiveFloat = 1.0
     """GPUs that one worker holds. GPU-hours, budgets and prices count GPUs."""
     rate_per_worker: PositiveFloat = 1000.0
@@ -182,6 +185,23 @@ class JobSettings(SettingsGroup):
     worker: WorkerSettings = WorkerSettings()
     parameters: ParameterSettings = ParameterSettings()
 
+    @model_validator(mode="after")
+    def _staleness_leaves_room(self) -> Self:
+        most = self.workers_unstale_max
+        if most is not None and most < max(self.scaling.workers_min, 1):
+            raise ValueError(
+                f"staleness_batches_max ({self.scaling.staleness_batches_max}) with worker.staleness "
+                f"({self.worker.staleness}) allows {most} workers, workers_min is "
+                f"{self.scaling.workers_min}; raise the one or lower the others"
+            )
+        return self
+
+    @property
+    def workers_unstale_max(self) -> int | None:
+        """The most workers whose gradients are fresh enough; None where that is no matter."""
+        most = self.scaling.staleness_batches_max
+        return None if most is None else most // self.worker.staleness
+
     @field_validator("group")
     @classmethod
     def _group_named(cls, group: str | None) -> str | None:
@@ -209,6 +229,7 @@ class JobSettings(SettingsGroup):
             capacity_prior=Capacity(scaling.rate_per_worker),
             lead_time_s=scaling.lead_time_s,
             pause_s=scaling.pause_s,
+            workers_unstale_max=self.workers_unstale_max,
             stale_after_s=stale_after_s,
             mode=Mode.RECOMMEND if self.pool.kind == "recommend" else scaling.mode,
             shuffle=self.shuffle.mode,
