@@ -176,6 +176,9 @@ class JobSettings(SettingsGroup):
     """The Kafka topic that carries the samples."""
     group: str | None = None
     """The consumer group that shows the progress; `penstock-<job>` when not given."""
+    auc_by_delay_s: dict[NonNegativeFloat, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    """AUC against training delay in seconds, where it is known: `auc` of what `penstock freshness --json`
+    writes. What-if then tells what AUC lateness costs."""
     slo: SloSettings = SloSettings()
     scaling: ScalingSettings = ScalingSettings()
     meter: MeterSettings = MeterSettings()
