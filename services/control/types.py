@@ -160,6 +160,16 @@ class TrafficReading:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuLoad:
+    """How a worker's GPU is used."""
+
+    busy: float
+    """Share of the time in which it computed: by NVML, or compute time over wall time."""
+    memory_bytes: int | None = None
+    """In use, by NVML."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReport:
     """What a worker says of itself, over the window that ends at `at_s`."""
 
@@ -179,6 +189,8 @@ class WorkerReport:
     """How busy each shard of the parameter server last said it was, where it tells."""
     quality: TrainingQuality | None = None
     """How good the model is on what it has not seen yet, where the trainer tells."""
+    gpu: GpuLoad | None = None
+    """How busy its GPU was, where the trainer tells."""
 
 
 @dataclass(frozen=True, slots=True)

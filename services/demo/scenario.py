@@ -14,6 +14,7 @@ from estimator.rules import takes
 from estimator.rules.tempo import OPTION
 from forecasting.history import TrafficHistory
 from services.settings import Settings
+from services.traffic.clicks import CLICK_CROSSES
 from services.traffic.shape import DAY_S, MONDAY_S, FlashCrowd, SyntheticTraffic, played
 
 JOB = "demo"
@@ -157,6 +158,7 @@ class Scenario:
                 "step_ms": _STEP_MS,
                 "startup_s": 2.0,
                 "staleness": 1,
+                "crosses": CLICK_CROSSES,
             },
             "parameters": {
                 "shards": SHARDS,

@@ -176,6 +176,7 @@ class HeldPush:
     def __init__(self) -> None:
         self.let_go = Event()
         self.started = 0
+        self.version = 0
 
     def push(self, *_: object) -> None:
         self.started += 1

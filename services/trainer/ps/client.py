@@ -170,6 +170,11 @@ class ParameterClient:
             link.close()
         self._links.clear()
 
+    @property
+    def version(self) -> int:
+        """Batches that the parameter server has taken in, by the latest word of the first shard."""
+        return self.loads[0].version if 0 in self.loads else 0
+
     def _has_dense(self, shard: int) -> bool:
         return shard < self._dense_shards
 
