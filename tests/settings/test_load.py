@@ -136,3 +136,11 @@ def test_staleness_allowed_becomes_a_limit_on_workers_and_must_leave_the_least_o
     job["scaling"] = {"staleness_batches_max": 5, "workers_min": 3}
     with pytest.raises(ValueError, match=r"staleness_batches_max \(5\).*allows 2 workers, workers_min is 3"):
         Settings.model_validate({"jobs": {"clicks": job}})
+
+
+@pytest.mark.parametrize("cross", [(0, 6), (2, 2)])
+def test_a_cross_of_fields_that_are_not_there_is_refused(cross: tuple[int, int]) -> None:
+    job = {"topic": "clicks", "worker": {"categorical": 6, "crosses": [cross]}}
+
+    with pytest.raises(ValueError, match=r"two different places below categorical \(6\)"):
+        Settings.model_validate({"jobs": {"clicks": job}})

@@ -211,6 +211,18 @@ def test_no_more_batches_are_between_pull_and_push_than_the_staleness_allows(sta
     assert all(number - done < staleness for number, done in enumerate(pulls))
 
 
+def test_how_many_batches_of_others_came_in_between_is_told() -> None:
+    busy = HeldPush()
+    busy.let_go.set()
+    busy.version = 4  # when this batch was pulled it was none: its own, and three of others
+
+    with learning(pusher=busy, staleness=1) as ready:
+        quality = run(Queue(clicks(1)), ready).report().quality
+
+    assert quality is not None
+    assert quality.staleness_batches == 3
+
+
 def test_a_failure_in_any_thread_ends_all_and_is_raised() -> None:
     class Broken(HeldPush):
         def push(self, *_: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,6 +92,16 @@ def all_trained(settings: Settings) -> Progress:
     return progress_of(settings)
 
 
+async def told_auc(settings: Settings) -> float | None:
+    client = connect(settings.redis)
+    try:
+        reports = await RedisReports(client, Keys(settings.redis.prefix), JOB).reports()
+    finally:
+        await client.aclose()
+    quality = pooled(report.quality for report in reports)
+    return None if quality is None else quality.auc
+
+
 async def test_workers_learn_tell_how_well_and_put_poison_aside(
     cluster: Cluster, settings: Settings, kafka: KafkaUnderTest
 ) -> None:
@@ -152,6 +163,9 @@ def test_a_killed_worker_and_a_killed_shard_cost_repeats_and_nothing_else(
     assert "snapshot_restored" in again.said()
     assert "ledger_rewound" in again.said() or not some_lost, "on a slow machine all was in the snapshot"
     assert survivor.process.poll() is None, "it waited for the shard"
+    auc = asyncio.run(told_auc(settings))
+    assert auc is not None
+    assert auc > 0.6, "over the latest 10,000 samples, those after the kill among them"
     assert survivor.ask_to_leave() == 0, survivor.said()
 
 

@@ -101,8 +101,17 @@ class EmbeddingTable:
         kernels.descend(self._rows, self._squares, found, gradients, learning.rate, learning.forget)
 
     def content(self) -> TableRows:
-        """A copy of all there is."""
-        return self._copied(np.sort(self._index[self._index >= 0]))
+        """A copy of all there is. Requests wait for it, so rows without a gap are copied as a block."""
+        rows = self._live()
+        if len(rows) == 0 or rows[-1] != len(rows) - 1:
+            return self._copied(rows)
+        block = slice(len(rows))
+        return TableRows(
+            self._keys[block].copy(),
+            self._rows[block].copy(),
+            self._squares[block].copy(),
+            self._used[block].copy(),
+        )
 
     def slot(self, slot: int) -> TableRows:
         """A copy of one slot's rows."""
@@ -137,9 +146,15 @@ class EmbeddingTable:
         kernels.enter(self._index, self._keys, count)
 
     def _rows_of(self, slot: int) -> kernels.Rows:
-        live = self._index[self._index >= 0]
-        mine: kernels.Rows = np.sort(live[slots_of(self._keys[live]) == slot])
+        live = self._live()
+        mine: kernels.Rows = live[slots_of(self._keys[live]) == slot]
         return mine
+
+    def _live(self) -> kernels.Rows:
+        """The rows in use, in order."""
+        used = np.ones(self.rows_max, bool)
+        used[self._free[: self._free_count]] = False
+        return np.flatnonzero(used).astype(np.int32)
 
     def _copied(self, rows: kernels.Rows) -> TableRows:
         return TableRows(self._keys[rows], self._rows[rows], self._squares[rows], self._used[rows])
