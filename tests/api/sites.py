@@ -105,8 +105,7 @@ class FakeWhatIf:
     async def ask(self, question: Question) -> Answer:
         self.asked.append(question)
         fresh_s = question.job.slo.fresh_within_s
-        lost = 0.3 / fresh_s if question.job.auc_by_delay_s else None
-        asked = Point("", fresh_s, 0.3 / fresh_s, 1000 / fresh_s, 4.0, 8, auc_loss=lost)
+        asked = Point("", fresh_s, 0.3 / fresh_s, 1000 / fresh_s, 4.0, 8)
         knobs = (0.5, 0.7, 0.9) if question.with_curve else ()
         curve = tuple(
             Point(f"utilisation={u}", fresh_s, u / fresh_s, 700 / u / fresh_s, 4.0, 8) for u in knobs
