@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -116,25 +115,25 @@ class Adoption:
         """Ask until it is known whose the slot is; serve it when it is ours."""
         while True:
             try:
-                await asyncio.to_thread(self._ask, shard, Operation.RELEASE, slot)
-            except ShardRefused:
-                if not await asyncio.to_thread(self._is_ours, slot):
-                    self._forget(slot)
-                    return False
+                ours = await asyncio.to_thread(self._released, shard, slot)
             except (ShardError, StateUnavailable) as error:
                 self._log.warning("slot_in_between", slot=slot, of_shard=shard, why=str(error))
                 await asyncio.sleep(_AGAIN_S)
-                continue
-            self._desk.slots.take(slot)
-            return True
+            else:
+                if ours:
+                    self._desk.slots.take(slot)
+                else:
+                    self._forget(slot)
+                return ours
 
-    def _is_ours(self, slot: int) -> bool:
-        """By the store: a shard that came back does not remember what it gave away. Waits for the store."""
-        while True:
-            try:
-                return int(self._directory.slots(self._shards).shard_of[slot]) == self._shard
-            except StateUnavailable:
-                time.sleep(_AGAIN_S)
+    def _released(self, shard: int, slot: int) -> bool:
+        """Whether the other shard gives it away. One that came back does not remember what it gave: then
+        the store knows. Raises ShardError, StateUnavailable."""
+        try:
+            self._ask(shard, Operation.RELEASE, slot)
+        except ShardRefused:
+            return int(self._directory.slots(self._shards).shard_of[slot]) == self._shard
+        return True
 
     def _ask(self, shard: int, operation: Operation, slot: int | None = None) -> Answer:
         link = ShardLink(self._directory.find(shard), timeout_s=_TIMEOUT_S)
