@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import structlog
@@ -39,6 +39,7 @@ _TURNED_AWAY_MAX: Final = 100
 _NONE: Final = np.empty(0, np.uint64)
 _NO_PLACES: Final = np.empty(0, np.intp)
 
+Number = TypeVar("Number", np.uint64, np.float32)
 Places = NDArray[np.intp]
 """Of keys in a batch."""
 
@@ -72,6 +73,11 @@ class Pulled(NamedTuple):
     rows: Floats
     """(samples, fields, row_size)"""
     dense: Floats
+
+
+def _taken(array: NDArray[Number], places: Places) -> NDArray[Number]:
+    """The array at these places, which are in order; all of it without a copy, as with a single shard."""
+    return array if len(places) == len(array) else array[places]
 
 
 Asking = Callable[[int, Places], Request]
@@ -137,7 +143,7 @@ class ParameterClient:
 
         def asked(shard: int, places: Places) -> Request:
             flags = self._half | (Flag.DENSE if shard not in dense and self._has_dense(shard) else Flag.NONE)
-            return Request(Operation.PULL, keyed.keys[places], flags=flags)
+            return Request(Operation.PULL, _taken(keyed.keys, places), flags=flags)
 
         def heard(shard: int, places: Places, answer: Answer) -> None:
             rows[places] = unpack_rows(answer.body, len(places), self._row_size, self._half)
@@ -157,10 +163,10 @@ class ParameterClient:
         parts = dict(enumerate(np.array_split(dense, self._dense_shards)))
 
         def asked(shard: int, places: Places) -> Request:
-            numbers, flags = pack_rows(sums[places], self._half), self._half
+            numbers, flags = pack_rows(_taken(sums, places), self._half), self._half
             if shard in parts:
                 numbers, flags = numbers + parts[shard].tobytes(), flags | Flag.DENSE
-            return Request(Operation.PUSH, keyed.keys[places], numbers, flags)
+            return Request(Operation.PUSH, _taken(keyed.keys, places), numbers, flags)
 
         self._ask(np.arange(len(keyed.keys)), keyed.keys, asked, lambda shard, *_: parts.pop(shard, None))
 
@@ -194,11 +200,10 @@ class ParameterClient:
         missing, dense, turned_away = places, set(range(self._dense_shards)), 0
         while len(missing) or dense:
             by_shard = dict.fromkeys(sorted(dense), _NO_PLACES) | self._by_shard(missing, keys)
-            answered: list[Places] = []
+            answered: set[int] = set()
             try:
                 for shard in self._round(by_shard, asked, heard):
-                    answered.append(by_shard[shard])
-                    dense.discard(shard)
+                    answered.add(shard)
             except ShardMoved as error:
                 self._slots, turned_away = None, turned_away + 1
                 if turned_away > _TURNED_AWAY_MAX or not self._patient():
@@ -208,14 +213,16 @@ class ParameterClient:
                 self._wait(error)
             else:
                 self._outage.answered()
-            missing = np.setdiff1d(missing, np.concatenate(answered)) if answered else missing
+            dense -= answered
+            unanswered = [places for shard, places in by_shard.items() if shard not in answered]
+            missing = np.sort(np.concatenate(unanswered)) if unanswered else _NO_PLACES
 
     def _by_shard(self, places: Places, keys: Ids) -> dict[int, Places]:
         if not len(places):
             return {}
-        shards = self._slot_map().shards(keys[places])
         if self._shards == 1:
             return {0: places}
+        shards = self._slot_map().shards(keys[places])
         order = np.argsort(shards, kind="stable")
         bounds = np.searchsorted(shards[order], np.arange(self._shards + 1))
         parts = {shard: places[order[bounds[shard] : bounds[shard + 1]]] for shard in range(self._shards)}
