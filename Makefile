@@ -148,6 +148,10 @@ bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, 
 bench-trainer: install ## One worker and shard against plain loops, memory of a row, AUC (PyTorch's too where installed).
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trainer $(ARGS)
 
+.PHONY: bench-live
+bench-live: install ## Every policy in the real loop, beside its simulation; five minutes each.
+	$(BIN)/python -m benchmarks.live $(ARGS)
+
 .PHONY: bench-kubernetes-watch
 bench-kubernetes-watch: $(VENV)/.installed-dev ## What a tick costs with 1,000 pods, watched and polled.
 	$(BIN)/python -m benchmarks.kubernetes_watch $(ARGS)

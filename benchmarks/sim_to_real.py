@@ -62,20 +62,29 @@ class Recorder(Headless):
 
     def plant(self, scenario: Scenario) -> Plant:
         """The plant as this run showed it."""
-        job = scenario.settings(
-            kafka="localhost:1", redis="redis://localhost:1", prefix="x", topic="x", run_dir=Path()
-        ).jobs[JOB]
-        return Plant(
+        return plant_of(
+            scenario,
             rate_per_worker=round(median(self._speeds), 1),
-            contention=0.0,
             startup_s=round(median(self._startups), 1),
-            slo_s=job.slo.fresh_within_s,
-            workers_min=job.scaling.workers_min,
-            workers_max=job.scaling.workers_max,
-            partitions=PARTITIONS,
-            tick_s=1,
-            warmup_days=0,
         )
+
+
+def plant_of(scenario: Scenario, *, rate_per_worker: float, startup_s: float) -> Plant:
+    """The scenario's plant with workers as they were measured."""
+    job = scenario.settings(
+        kafka="localhost:1", redis="redis://localhost:1", prefix="x", topic="x", run_dir=Path("run")
+    ).jobs[JOB]
+    return Plant(
+        rate_per_worker=rate_per_worker,
+        contention=0.0,
+        startup_s=startup_s,
+        slo_s=job.slo.fresh_within_s,
+        workers_min=job.scaling.workers_min,
+        workers_max=job.scaling.workers_max,
+        partitions=PARTITIONS,
+        tick_s=1,
+        warmup_days=0,
+    )
 
 
 def main() -> None:
@@ -90,7 +99,7 @@ def main() -> None:
     recorder = Recorder()
     report = run_demo(scenario, recorder, kafka=None, redis=None)
     job = scenario.settings(
-        kafka="localhost:1", redis="redis://localhost:1", prefix="x", topic="x", run_dir=Path()
+        kafka="localhost:1", redis="redis://localhost:1", prefix="x", topic="x", run_dir=Path("run")
     ).jobs[JOB]
     recording = Recording(
         rule=options.policy,

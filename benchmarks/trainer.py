@@ -7,18 +7,23 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from benchmarks.trainer_curve import curve
 from benchmarks.trainer_learning import learned
 from benchmarks.trainer_loops import numpy_loop, random_samples, torch_loop
-from benchmarks.trainer_parts import bytes_per_row, decode_us, round_trips_ms
+from benchmarks.trainer_parts import bytes_per_row, decode_us, round_trips_ms, snapshot_costs
 from benchmarks.trainer_single import trained_per_s
 from services.samples.layout import SampleShape
 from services.trainer.net import NetShape
 
 SHAPE = NetShape(SampleShape(categorical=26, numeric=13), dim=16, hidden=32)
 _DEMO_SPEED_UP = 144.0
-_STALE_BATCHES = (0, 8, 32, 128)
+_WORKERS = (1, 2, 4, 8, 12, 16)
+_STALE_BATCHES = (20, 24, 32)
+"""Beyond what sixteen workers with one batch each have."""
+_RESIZE_EVERY = 20
+"""Batches: a second of the demo."""
 _SEEDS = (1, 2, 3, 4, 5)
 _UNSEEN_SEEDS = (11, 12, 13)
 _LATE_S = (0.0, 1800.0, 3600.0, 10_800.0)
@@ -53,6 +58,7 @@ def main() -> None:
 
 def _parts() -> dict[str, float]:
     figures = {"row_bytes": bytes_per_row(), "row_bytes_parameters_and_state": 4.0 * (SHAPE.row_size + 1)}
+    figures |= {f"snapshot_{name}": value for name, value in snapshot_costs().items()}
     for form, taken_us in decode_us(random_samples(1024, SHAPE)).items():
         figures[f"decode_{form}_us"] = taken_us
     for way, took_ms in round_trips_ms().items():
@@ -88,8 +94,14 @@ def _learning(count: int) -> dict[str, float]:
         figures[f"auc_drifting_late_{late_s:.0f}_s"] = found.auc
         figures["auc_drifting_hidden"] = found.hidden_auc
     # Rates were chosen on the default seed: these are worlds that nothing was chosen on.
-    for name, speed_up in (("still", 1.0), ("drifting", _DEMO_SPEED_UP)):
-        shares = [learned(count, speed_up=speed_up, seed=seed).share for seed in _UNSEEN_SEEDS]
+    ways: dict[str, dict[str, Any]] = {
+        "still": {"speed_up": 1.0},
+        "drifting": {"speed_up": _DEMO_SPEED_UP},
+        "drifting_uncrossed": {"speed_up": _DEMO_SPEED_UP, "crossed": False},
+        "drifting_uncrossed_dim_16": {"speed_up": _DEMO_SPEED_UP, "crossed": False, "dim": 16},
+    }
+    for name, way in ways.items():
+        shares = [learned(count, seed=seed, **way).share for seed in _UNSEEN_SEEDS]
         figures[f"auc_{name}_share_unseen_seeds"] = fmean(shares)
         figures[f"auc_{name}_share_unseen_seeds_worst"] = min(shares)
     fresh = figures["auc_drifting_late_0_s"]
@@ -98,14 +110,19 @@ def _learning(count: int) -> dict[str, float]:
 
 
 def _staleness(count: int) -> dict[str, float]:
-    """AUC by batches between pull and push, over seeds: n workers have up to n times `staleness` of them."""
+    """AUC by workers, over seeds. With n of them and `staleness` 1, n - 1 batches of others come between a
+    pull and its push; under frequent resizes anything from none to those of sixteen workers."""
+    ways = {f"{workers}_workers": (workers - 1, 0) for workers in _WORKERS}
+    ways |= {f"{batches}_batches": (batches, 0) for batches in _STALE_BATCHES}
+    ways["1_to_16_workers_resized_every_second"] = (15, _RESIZE_EVERY)
     figures = {}
-    for stale in _STALE_BATCHES:
+    for way, (stale, every) in ways.items():
         runs = [
-            learned(count, speed_up=_DEMO_SPEED_UP, stale_batches=stale, seed=seed).auc for seed in _SEEDS
+            learned(count, speed_up=_DEMO_SPEED_UP, stale_batches=stale, resize_every=every, seed=seed).auc
+            for seed in _SEEDS
         ]
-        figures[f"auc_stale_{stale}_batches"] = fmean(runs)
-        figures[f"auc_stale_{stale}_batches_sd"] = stdev(runs)
+        figures[f"auc_{way}"] = fmean(runs)
+        figures[f"auc_{way}_sd"] = stdev(runs)
     return figures
 
 

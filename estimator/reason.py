@@ -28,6 +28,8 @@ class Reason(StrEnum):
     """`workers_max` binds: part of the traffic will be late."""
     AT_PARTITIONS = "at_partitions"
     """Without leases a worker beyond the partitions would idle."""
+    AT_STALENESS = "at_staleness"
+    """More workers would teach the model from parameters that are too old."""
     AT_STEP = "at_step"
     """A step limit binds: the rest follows with the next plans."""
     BREAKER_OPEN = "breaker_open"

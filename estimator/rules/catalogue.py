@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from estimator.rules.penstock import penstock
 from estimator.rules.reactive import reactive
 from estimator.rules.rule import Rule
 from estimator.rules.static import static_max, static_mean
+from estimator.rules.tempo import OPTION, own_time, paced
 
 RULES: Mapping[str, Callable[..., Rule[Any]]] = {
     "penstock": penstock,
@@ -47,6 +49,9 @@ def takes(name: str, option: str) -> bool:
 def rule_named(name: str, options: Mapping[str, float] | None = None) -> Rule[Any]:
     """The rule called `name`, its knobs set from `options`.
 
+    Every rule takes `speed_up` besides: where a day is played in minutes, its own times shrink
+    likewise (see tempo.py). Options are told in the time that is played.
+
     >>> rule_named("reactive", {"utilisation": 0.7}).name
     'reactive'
     """
@@ -54,8 +59,11 @@ def rule_named(name: str, options: Mapping[str, float] | None = None) -> Rule[An
     if factory is None:
         raise UnknownRule(f"no rule is called {name!r}; there are {', '.join(sorted(RULES))}")
     chosen = dict(options or {})
+    speed_up = chosen.pop(OPTION, 1.0)
+    if not (math.isfinite(speed_up) and speed_up > 0):
+        raise UnknownRule(f"rule {name!r}: {OPTION} is {speed_up}; it must be a positive number")
     known = inspect.signature(factory).parameters
     unknown = sorted(chosen.keys() - known.keys())
     if unknown:
         raise UnknownRule(f"rule {name!r} has no option {', '.join(unknown)}; it takes {', '.join(known)}")
-    return factory(**chosen)
+    return paced(factory(**own_time(chosen, speed_up)), speed_up)

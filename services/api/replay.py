@@ -16,12 +16,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from estimator.rules.tempo import OPTION
 from forecasting.forecaster import Forecaster
 from services.api.what_if import Answer, Point, Question
 from services.simulator.course import course_of
 from services.simulator.errors import SimulationError
 from services.simulator.figures import figures_of
 from services.simulator.forecasters import Remembered, light
+from services.simulator.freshness import expected_auc_loss
 from services.simulator.layout import M_HELD
 from services.simulator.plant import Plant
 from services.simulator.policies import KINDS, PolicyChoice, rule_of, told
@@ -61,7 +63,10 @@ def _knob(own: PolicyChoice) -> tuple[PolicyChoice, ...]:
 
 
 def _stretched(options: Mapping[str, float], stretch: float) -> dict[str, float]:
-    return {name: value * stretch if name.endswith("_s") else value for name, value in options.items()}
+    times = {name: value * stretch if name.endswith("_s") else value for name, value in options.items()}
+    if OPTION in times:  # a rule paced for the faster day
+        times[OPTION] /= stretch
+    return times
 
 
 def _point(
@@ -72,6 +77,7 @@ def _point(
     run = simulate(rule_of(choice, plant, course), plant, course, seed=_SEED, forecaster=forecaster)
     figures = figures_of(run, plant, seed=_SEED)
     days = len(course.scored.per_second) / DAY_S
+    stretch = DAY_S / question.job.forecast.season_s
     return Point(
         setting=choice.label.partition(":")[2],
         fresh_within_s=question.job.slo.fresh_within_s,
@@ -79,6 +85,7 @@ def _point(
         gpu_hours_per_day=figures.gpu_hours / days,
         workers_mean=figures.gpu_hours / (24 * days * plant.gpus_per_worker),
         workers_max=int(np.ceil(run.minutes[:, M_HELD].max() / 60)),
+        auc_loss=expected_auc_loss(question.job.auc_by_delay_s, run.delays, stretch=stretch),
     )
 
 

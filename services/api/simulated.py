@@ -127,7 +127,7 @@ async def _started() -> _Child:
 def _key(question: Question) -> str:
     job, capacity = question.job, question.capacity
     parts = (
-        job.model_dump_json(include={"slo", "scaling", "forecast", "pool"}),
+        job.model_dump_json(include={"slo", "scaling", "forecast", "pool", "auc_by_delay_s"}),
         f"{capacity.rate_per_worker:.3g} {capacity.contention:.2g}",
         f"{question.history.end_s // max(_NEWS_S, job.forecast.season_s / 100):.0f}",
         str(question.turned),

@@ -36,6 +36,8 @@ class Point:
     gpu_hours_per_day: float
     workers_mean: float
     workers_max: int
+    auc_loss: float | None = None
+    """AUC given away by training late; None where the job does not say what lateness costs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ class PointView(View):
     gpu_hours_per_day: float
     workers_mean: float
     workers_max: int
+    auc_loss: float | None = None
+    """AUC given away by training late, by the job's `auc_by_delay_s`; null where there is none."""
 
     @classmethod
     def of(cls, point: Point) -> PointView:
@@ -59,6 +61,7 @@ class PointView(View):
             gpu_hours_per_day=point.gpu_hours_per_day,
             workers_mean=point.workers_mean,
             workers_max=point.workers_max,
+            auc_loss=point.auc_loss,
         )
 
 

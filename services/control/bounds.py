@@ -25,12 +25,21 @@ class Bounded:
 
 
 def limits_of(seen: Observation, policy: Policy) -> Limits:
-    """Without leases, Kafka gives a partition to one worker: more workers than partitions idle."""
-    partitions = len(seen.traffic.partition_rates)
-    if policy.shuffle is Shuffle.LEASES or partitions == 0:
-        return policy.limits
-    most = min(policy.limits.workers_max, partitions)
+    """The operator's, or what partitions and staleness leave of them."""
+    most = min([policy.limits.workers_max, *_caps(seen, policy).values()])
     return Limits(min(policy.limits.workers_min, most), most)
+
+
+def _caps(seen: Observation, policy: Policy) -> dict[Reason, int]:
+    """What else bounds the pool, in the order in which it is named when several do."""
+    caps = {}
+    partitions = len(seen.traffic.partition_rates)
+    if policy.shuffle is not Shuffle.LEASES and partitions > 0:
+        # Kafka gives a partition to one worker: more workers than partitions idle.
+        caps[Reason.AT_PARTITIONS] = partitions
+    if policy.workers_unstale_max is not None:
+        caps[Reason.AT_STALENESS] = policy.workers_unstale_max
+    return caps
 
 
 def bounded(
@@ -48,7 +57,7 @@ def bounded(
     sizing = _steered(sizing, seen, policy, training=requested - standbys_now)
     if sizing.reason is Reason.PAUSED:
         return Bounded(requested, standbys_now, sizing)
-    training, bound = _within(sizing, limits, policy)
+    training, bound = _within(sizing, limits, seen, policy)
     standbys = min(standbys, limits.workers_max - training)
     planned = training + standbys
     notes = () if bound is None else (bound,)
@@ -98,11 +107,13 @@ def _steered(sizing: Sizing, seen: Observation, policy: Policy, *, training: int
     return Sizing(size, reason, {**sizing.numbers, "rule_workers": float(sizing.workers)})
 
 
-def _within(sizing: Sizing, limits: Limits, policy: Policy) -> tuple[int, Reason | None]:
+def _within(sizing: Sizing, limits: Limits, seen: Observation, policy: Policy) -> tuple[int, Reason | None]:
     """Within the limits, and which of them binds."""
     if sizing.workers < limits.workers_min:
         return limits.workers_min, Reason.AT_MINIMUM
     if sizing.workers > limits.workers_max:
-        by_partitions = limits.workers_max < policy.limits.workers_max
-        return limits.workers_max, Reason.AT_PARTITIONS if by_partitions else Reason.AT_MAXIMUM
+        if limits.workers_max == policy.limits.workers_max:
+            return limits.workers_max, Reason.AT_MAXIMUM
+        caps = _caps(seen, policy)
+        return limits.workers_max, min(caps, key=lambda reason: caps[reason])
     return sizing.workers, None

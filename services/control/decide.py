@@ -76,6 +76,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         notes=tuple(dict.fromkeys(notes)),
         numbers={
             **_numbers(seen, sizing, capacity, pool, training),
+            "workers_most": float(limits.workers_max),
             **why,
             **safety_numbers(safety, policy, seen.at_s),
         },

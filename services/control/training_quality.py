@@ -20,6 +20,8 @@ class TrainingQuality:
     """Batches whose loss was no number, since the worker started. They changed nothing."""
     rejected: int = 0
     """Messages that were no sample, since the worker started. They are in the dead-letter topic."""
+    staleness_batches: float = 0.0
+    """Batches of others taken in between a batch's pull and its push, on the average."""
 
 
 def pooled(told: Iterable[TrainingQuality | None]) -> TrainingQuality | None:
@@ -41,6 +43,7 @@ def pooled(told: Iterable[TrainingQuality | None]) -> TrainingQuality | None:
         sample_age_s=_mean([(quality.sample_age_s, quality.samples) for quality in known]),
         skipped=sum(quality.skipped for quality in known),
         rejected=sum(quality.rejected for quality in known),
+        staleness_batches=_mean([(quality.staleness_batches, quality.samples) for quality in known]),
     )
 
 

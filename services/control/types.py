@@ -164,6 +164,16 @@ class TrafficReading:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuLoad:
+    """How a worker's GPU is used."""
+
+    busy: float
+    """Share of the time in which it computed: by NVML, or compute time over wall time."""
+    memory_bytes: int | None = None
+    """In use, by NVML."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReport:
     """What a worker says of itself, over the window that ends at `at_s`."""
 
@@ -183,6 +193,8 @@ class WorkerReport:
     """How busy each shard of the parameter server last said it was, where it tells."""
     quality: TrainingQuality | None = None
     """How good the model is on what it has not seen yet, where the trainer tells."""
+    gpu: GpuLoad | None = None
+    """How busy its GPU was, where the trainer tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +218,8 @@ class Policy:
     """From asking for a worker to its first trained batch, until that has been measured."""
     pause_s: float = 0.0
     """How long a resize stops training, until that has been measured."""
+    workers_unstale_max: int | None = None
+    """With more workers than this, gradients would be staler than the operator allows; None: no matter."""
     lone_rates: Mapping[str, float] = field(default_factory=dict)
     """Samples/s of a lone worker by GPU type, where types differ."""
     profile: tuple[ThroughputWindow, ...] = ()

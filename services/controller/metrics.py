@@ -51,6 +51,17 @@ class Metrics:
         self.sample_age = gauge("sample_age_seconds", "From a sample's event to its being trained, mean.")
         self.skipped = gauge("skipped_batches", "Batches left out by the present workers: loss no number.")
         self.rejected = gauge("rejected_messages", "Messages put aside by the present workers: no sample.")
+        self.staleness = gauge(
+            "staleness_batches", "Batches of other workers between a batch's pull and its push, mean."
+        )
+        self.gpu_allocated = gauge(
+            "gpu_allocated_ratio", "Workers that hold a GPU over the most that the job may have now."
+        )
+        self.gpu_busy = gauge(
+            "gpu_busy_ratio",
+            "Share of the time in which the GPUs held compute, those of starting workers too.",
+        )
+        self.gpu_memory = gauge("gpu_memory_bytes", "Memory in use on the workers' GPUs, where NVML tells.")
         self.step_seconds = gauge("step_seconds", "Mean time of a worker's step by part.", "part")
         self.shard_busy = gauge("shard_busy_ratio", "Busy share of a parameter server's shard.", "shard")
         self.workers = gauge("workers", "Workers of the pool by phase.", "phase")
@@ -100,6 +111,8 @@ class Metrics:
             self.held.labels(tick.job, type(tick.error).__name__).inc()
         elif tick.decision is not None:
             self._decided(tick.decision)
+            if tick.seen is not None:
+                self._used(tick.seen, tick.decision)
         self.degraded.labels(tick.job).set(1 if tick.degraded else 0)
 
     def _observed(self, seen: Observation) -> None:
@@ -134,6 +147,7 @@ class Metrics:
             self.sample_age.labels(seen.job).set(quality.sample_age_s)
             self.skipped.labels(seen.job).set(quality.skipped)
             self.rejected.labels(seen.job).set(quality.rejected)
+            self.staleness.labels(seen.job).set(quality.staleness_batches)
         steps = [report.steps for report in seen.reports if report.steps is not None]
         if steps:
             parts = {
@@ -146,6 +160,17 @@ class Metrics:
                 self.step_seconds.labels(seen.job, part).set(mean_s)
         for load in {load.name: load for report in seen.reports for load in report.resources}.values():
             self.shard_busy.labels(seen.job, load.name).set(load.busy)
+
+    def _used(self, seen: Observation, decision: Decision) -> None:
+        """How many GPUs are held, and how much of them is used: two shares, never one."""
+        held = sum(worker.phase is not WorkerPhase.FAILED for worker in seen.pool.workers)
+        self.gpu_allocated.labels(seen.job).set(held / max(decision.numbers["workers_most"], 1.0))
+        loads = [report.gpu for report in seen.reports if report.gpu is not None]
+        if loads:
+            self.gpu_busy.labels(seen.job).set(min(1.0, sum(load.busy for load in loads) / max(held, 1)))
+        memory = [load.memory_bytes for load in loads if load.memory_bytes is not None]
+        if memory:
+            self.gpu_memory.labels(seen.job).set(sum(memory))
 
     def _decided(self, decision: Decision) -> None:
         joined = {"decision": decision.id}

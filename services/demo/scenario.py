@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from estimator.rules import RULES
+import numpy as np
+
+from estimator.rules import takes
+from estimator.rules.tempo import OPTION
 from forecasting.history import TrafficHistory
 from services.settings import Settings
+from services.traffic.clicks import CLICK_CROSSES
 from services.traffic.shape import DAY_S, MONDAY_S, FlashCrowd, SyntheticTraffic, played
 
 JOB = "demo"
@@ -24,6 +28,16 @@ SHARDS = 1
 TRAIN_CPU_S = 20.0
 """For training the transformer, at a lower priority, on one core."""
 
+WORKERS_MAX = 12
+
+_IN_WALL_TIME = {
+    "settle_s": 8.0,
+    "catch_up_s": 5.0,
+    "look_ahead_s": 6.0,
+    "window_s": 3.0,
+    "down_window_s": 8.0,
+}
+_LAG_THRESHOLD_S = 10.0
 _BATCH = 64
 _STEP_MS = 128.0
 
@@ -53,6 +67,29 @@ class Scenario:
     def rate_per_worker(self) -> float:
         """What the emulated device trains in a second."""
         return _BATCH / (_STEP_MS / 1000.0)
+
+    @property
+    def rule_options(self) -> dict[str, float]:
+        """What the rule is told, in wall time.
+
+        A rule's own times run at the demo's speed. But workers start, leases end and meters measure at
+        the speed of this machine, so what waits for those is told in seconds that leave them room.
+        """
+        if self.rule in {"static-max", "static-mean"}:
+            return {"workers": float(self.workers_known_beforehand)}
+        options = {name: value for name, value in _IN_WALL_TIME.items() if takes(self.rule, name)}
+        if takes(self.rule, "lag_threshold"):
+            options["lag_threshold"] = _LAG_THRESHOLD_S * self.rate_per_worker
+        # A rule that knows how long a day is needs no other hint.
+        return options if takes(self.rule, "season_s") else {**options, OPTION: self.speed_up}
+
+    @property
+    def workers_known_beforehand(self) -> int:
+        """A fixed pool, sized from the traffic to come: for its peak at 80 %, or for its mean."""
+        minutes = START_S + np.arange(0.0, max(self.minutes * 60.0 * self.speed_up, 60.0), 60.0)
+        rates = self.shape.rates(minutes)
+        demand = float(rates.max() / 0.8 if self.rule == "static-max" else rates.mean())
+        return min(max(math.ceil(demand / self.rate_per_worker - 1e-9), 1), WORKERS_MAX)
 
     def history(self, *, until_s: float) -> TrafficHistory:
         """The two weeks before the start, as if it had been played at the same speed until `until_s`."""
@@ -91,19 +128,16 @@ class Scenario:
         )
 
     def _job(self, topic: str, run_dir: Path) -> dict[str, Any]:
-        in_wall_time = {"settle_s": 8.0, "catch_up_s": 5.0, "look_ahead_s": 6.0}
-        known = inspect.signature(RULES[self.rule]).parameters
-        options = {name: value for name, value in in_wall_time.items() if name in known}
         return {
             "topic": topic,
             "slo": {"fresh_within_s": 10.0},
             "scaling": {
                 "workers_min": 1,
-                "workers_max": 12,
+                "workers_max": WORKERS_MAX,
                 "rate_per_worker": self.rate_per_worker,
                 "lead_time_s": 5.0,
                 "rule": self.rule,
-                "rule_options": options,
+                "rule_options": self.rule_options,
             },
             "meter": {"window_s": 3.0},
             "forecast": {
@@ -124,6 +158,7 @@ class Scenario:
                 "step_ms": _STEP_MS,
                 "startup_s": 2.0,
                 "staleness": 1,
+                "crosses": CLICK_CROSSES,
             },
             "parameters": {
                 "shards": SHARDS,

@@ -50,6 +50,9 @@ class ScalingSettings(SettingsGroup):
     """Never fewer workers than this."""
     workers_max: PositiveInt = 8
     """Never more workers than this."""
+    staleness_batches_max: PositiveInt | None = None
+    """How many batches of other gradients may come between a batch's pull and its push: no more workers
+    than this over `worker.staleness`. Not looked at when not given."""
     gpus_per_worker: PositiveFloat = 1.0
     """GPUs that one worker holds. GPU-hours, budgets and prices count GPUs."""
     rate_per_worker: PositiveFloat = 1000.0
@@ -193,6 +196,9 @@ class JobSettings(SettingsGroup):
     """The Kafka topic that carries the samples."""
     group: str | None = None
     """The consumer group that shows the progress; `penstock-<job>` when not given."""
+    auc_by_delay_s: dict[NonNegativeFloat, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    """AUC against training delay in seconds, where it is known: `auc` of what `penstock freshness --json`
+    writes. What-if then tells what AUC lateness costs."""
     slo: SloSettings = SloSettings()
     scaling: ScalingSettings = ScalingSettings()
     meter: MeterSettings = MeterSettings()
@@ -201,6 +207,23 @@ class JobSettings(SettingsGroup):
     pool: PoolSettings = PoolSettings()
     worker: WorkerSettings = WorkerSettings()
     parameters: ParameterSettings = ParameterSettings()
+
+    @model_validator(mode="after")
+    def _staleness_leaves_room(self) -> Self:
+        most = self.workers_unstale_max
+        if most is not None and most < max(self.scaling.workers_min, 1):
+            raise ValueError(
+                f"staleness_batches_max ({self.scaling.staleness_batches_max}) with worker.staleness "
+                f"({self.worker.staleness}) allows {most} workers, workers_min is "
+                f"{self.scaling.workers_min}; raise the one or lower the others"
+            )
+        return self
+
+    @property
+    def workers_unstale_max(self) -> int | None:
+        """The most workers whose gradients are fresh enough; None where that is no matter."""
+        most = self.scaling.staleness_batches_max
+        return None if most is None else most // self.worker.staleness
 
     @field_validator("group")
     @classmethod
@@ -233,6 +256,7 @@ class JobSettings(SettingsGroup):
             lone_rates={
                 point.gpu_type: point.samples_per_s for point in scaling.profile if point.workers == 1
             },
+            workers_unstale_max=self.workers_unstale_max,
             stale_after_s=stale_after_s,
             mode=Mode.RECOMMEND if self.pool.kind == "recommend" else scaling.mode,
             shuffle=self.shuffle.mode,

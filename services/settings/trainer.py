@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from services.settings.group import SettingsGroup
 
@@ -26,8 +26,21 @@ class WorkerSettings(SettingsGroup):
     """Ids in a sample. The default is that of `penstock traffic`."""
     numeric: Annotated[int, Field(ge=0, le=255)] = 2
     """Numeric features in a sample."""
+    crosses: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()
+    """Pairs of ids, by their place in a sample from 0 on, whose combination gets parameters of its own: what
+    two fields mean together is then learned at once. May not change while there are parameters."""
     staleness: PositiveInt = 2
     """Batches that a worker may have pulled and not yet pushed: 1 waits for each, more hide the network."""
+
+    @model_validator(mode="after")
+    def _crosses_are_there(self) -> Self:
+        for first, second in self.crosses:
+            if first == second or max(first, second) >= self.categorical:
+                raise ValueError(
+                    f"crosses has ({first}, {second}); it takes two different places below categorical "
+                    f"({self.categorical})"
+                )
+        return self
 
     @property
     def pace_ms(self) -> float:
@@ -42,6 +55,12 @@ class ParameterSettings(SettingsGroup):
 
     shards: Annotated[int, Field(ge=1, le=1000)] = 1
     """Processes that share the parameters, `penstock shard` each. May not change while there are any."""
+    dense_shards: PositiveInt = 1
+    """How many of them share the dense part. May not change while there are any."""
+    relief: Annotated[float, Field(gt=0, le=1)] | None = 0.25
+    """A shard takes slots from the busiest one that is busier by this share of its time; null: never."""
+    relief_s: PositiveFloat = 30.0
+    """Between two looks at how busy the other shards are."""
     dim: PositiveInt = 8
     """Numbers in an embedding."""
     hidden: PositiveInt = 32

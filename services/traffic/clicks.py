@@ -15,6 +15,9 @@ from services.traffic.tastes import DEVICES, HOURS, Ints, Reals, Scene, Tastes
 CLICK_SHAPE: Final = SampleShape(categorical=6, numeric=2)
 """User, item, segment, category, device, hour; price, recency."""
 
+CLICK_CROSSES: Final = ((2, 3),)
+"""What a segment thinks of a category is what tells most of a click."""
+
 _DRAWS: Final = 7
 _REMEMBERED: Final = 20_000
 """Samples over which the hidden model's own AUC is told."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.samples.layout import Floats, Ids, Samples
 from services.samples.scores import auc
@@ -26,30 +27,36 @@ class InProcessModel:
     def __init__(
         self, shape: NetShape, *, rows_max: int = 1_000_000, stale_batches: int = 0, seed: int = 1
     ) -> None:
-        self._stale_batches = stale_batches
+        self.stale_batches = stale_batches
         self._under_way: deque[tuple[Ids, Floats, Floats]] = deque()
+        self._shape = shape
         self._net = NumpyNet(shape)
         self._desk = ShardDesk(row_size=shape.row_size, rows_max=rows_max, learning=Learning())
         self._desk.dense.begin(shape.first_dense(seed))
 
     def predict(self, samples: Samples) -> Floats:
         """The chance of each, nothing learned."""
-        keys, place = np.unique(keys_of(samples.ids), return_inverse=True)
-        return self._lesson(samples, self._desk.table.pull(keys)[place.reshape(samples.ids.shape)]).chances
+        keys, place = self._keys(samples)
+        return self._lesson(samples, self._desk.table.pull(keys)[place]).chances
 
     def learn(self, samples: Samples) -> Floats:
         """The chance of each, as said before it was learned from. A batch that is no number is left out."""
-        keys, place = np.unique(keys_of(samples.ids), return_inverse=True)
-        lesson = self._lesson(samples, self._desk.table.pull(keys)[place.reshape(samples.ids.shape)])
+        keys, place = self._keys(samples)
+        lesson = self._lesson(samples, self._desk.table.pull(keys)[place])
         if lesson.sound:
             sums = np.zeros((len(keys), lesson.rows.shape[2]), np.float32)
             np.add.at(sums, place.ravel(), lesson.rows.reshape(-1, lesson.rows.shape[2]))
             self._under_way.append((keys, sums, lesson.dense))
-        while len(self._under_way) > self._stale_batches:
+        while len(self._under_way) > self.stale_batches:
             keys, sums, dense = self._under_way.popleft()
             self._desk.table.push(keys, sums)
             self._desk.dense.push(dense)
         return lesson.chances
+
+    def _keys(self, samples: Samples) -> tuple[Ids, NDArray[np.intp]]:
+        ids = self._shape.crossed(samples.ids)
+        keys, place = np.unique(keys_of(ids), return_inverse=True)
+        return keys, place.reshape(ids.shape)
 
     def _lesson(self, samples: Samples, rows: Floats) -> Lesson:
         return self._net.learn(rows, samples.numbers, samples.labels, self._desk.dense.values)

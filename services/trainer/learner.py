@@ -51,6 +51,8 @@ class Step:
     pulled: Pulled
     input_s: float
     pull_s: float
+    version: int = 0
+    """Batches that the parameter server had taken in when this one was pulled."""
     compute_s: float = 0.0
     lesson: Lesson | None = None
 
@@ -139,10 +141,12 @@ class Learner:
             self._with.evaluation.rejected(len(decoded.rejected))
         if not len(decoded.samples):
             return None
-        keyed = self._with.puller.keyed(decoded.samples.ids)
+        keyed = self._with.puller.keyed(self._with.shape.crossed(decoded.samples.ids))
         decoded_s = time.monotonic()
         pulled = self._pulled(keyed)
-        return Step(batch, decoded.samples, keyed, pulled, decoded_s - began_s, time.monotonic() - decoded_s)
+        pull_s = time.monotonic() - decoded_s
+        version = self._with.puller.version
+        return Step(batch, decoded.samples, keyed, pulled, decoded_s - began_s, pull_s, version)
 
     def _pulled(self, keyed: Keyed) -> Pulled:
         pulled = self._with.puller.pull(keyed)
@@ -182,7 +186,11 @@ class Learner:
             push_s = time.monotonic() - began_s
             step.batch.done()
             age_s = self._now_s() - float(step.samples.at_s.mean())
-            self._with.evaluation.trained(step.samples.labels, step.lesson.chances, age_s=age_s)
+            # Its own is not among the others; a shard that came back counts from an earlier number.
+            stale = max(0, self._with.pusher.version - step.version - 1)
+            self._with.evaluation.trained(
+                step.samples.labels, step.lesson.chances, age_s=age_s, stale_batches=stale
+            )
             times = StepTimes(step.input_s, step.compute_s, step.pull_s + push_s, step.pull_s)
             self._tally.step_ended(len(step.batch), times)
             self._room.release()

@@ -4,8 +4,9 @@ For a sample with ids i of C fields, numeric features x, and of each id a row (w
 
     logit = b + Σ w_i + u·x + ½ (|Σ v_i|² - Σ |v_i|²) + a·relu(W (v_1, …, v_C, x) + c)
 
-The rows come from the parameter server for each batch; b, u, W, c and a are the dense part, one flat
-vector. Here in numpy, for machines without PyTorch; `torch_net` computes the same in PyTorch.
+A cross is one more id: that of the combination of two fields. The rows come from the parameter server
+for each batch; b, u, W, c and a are the dense part, one flat vector. Here in numpy, for machines without
+PyTorch; `torch_net` computes the same in PyTorch.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from services.samples.layout import Floats, SampleShape
+from services.samples.layout import Floats, Ids, SampleShape
 
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _ABSURD: Final = 1e6
 """A gradient beyond this comes from features that were never scaled, or from an overflow. Its square would
 stay in the optimiser's sums and keep the parameter from ever moving again."""
@@ -35,6 +37,26 @@ class NetShape:
     """Numbers in an embedding."""
     hidden: int = 32
     """Units of the hidden layer."""
+    crosses: tuple[tuple[int, int], ...] = ()
+    """Pairs of fields whose combination is an id of its own, with parameters of its own."""
+
+    @property
+    def fields(self) -> int:
+        """Ids of a sample that have parameters: its own, and one for each cross."""
+        return self.sample.categorical + len(self.crosses)
+
+    def crossed(self, ids: Ids) -> Ids:
+        """The ids of each sample, and behind them those of the crosses.
+
+        >>> shape = NetShape(SampleShape(2, 0), crosses=((0, 1),))
+        >>> ids = shape.crossed(np.array([[1, 2], [2, 1], [1, 2]], np.uint64))
+        >>> ids.shape, bool(ids[0, 2] == ids[2, 2]), bool(ids[0, 2] == ids[1, 2])
+        ((3, 3), True, False)
+        """
+        if not self.crosses:
+            return ids
+        made = [(ids[:, a] * _MIX ^ ids[:, b]) * _MIX for a, b in self.crosses]
+        return np.concatenate([ids, np.stack(made, axis=1)], axis=1)
 
     @property
     def row_size(self) -> int:
@@ -44,7 +66,7 @@ class NetShape:
     @property
     def inputs(self) -> int:
         """Of the hidden layer."""
-        return self.sample.categorical * self.dim + self.sample.numeric
+        return self.fields * self.dim + self.sample.numeric
 
     @property
     def dense_size(self) -> int:

@@ -14,7 +14,7 @@ import structlog
 from estimator.throughput import ResourceLoad, StepTimes
 from services.control.errors import StateUnavailable
 from services.control.training_quality import TrainingQuality
-from services.control.types import WorkerReport
+from services.control.types import GpuLoad, WorkerReport
 from services.stream.outage import Outage
 
 _log = structlog.get_logger(__name__)
@@ -33,14 +33,19 @@ class Tally:
         batch: int | None = None,
         shared: Callable[[], tuple[ResourceLoad, ...]] = tuple,
         quality: Callable[[], TrainingQuality | None] = lambda: None,
+        gpu: Callable[[], GpuLoad | None] = lambda: None,
         now_s: Callable[[], float] = time.time,
         elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With `shared` and `quality`, reports also tell how the parameter server and the model do."""
+        """With `shared` and `quality`, reports also tell how the parameter server and the model do.
+
+        Where `gpu` tells nothing, compute time over wall time stands in for how busy the GPU is.
+        """
         self._worker = worker
         self._batch = batch
         self._shared = shared
         self._quality = quality
+        self._gpu = gpu
         self._now_s = now_s
         self._elapsed_s = elapsed_s
         self._lock = Lock()
@@ -77,16 +82,21 @@ class Tally:
             self._window_busy_s, self._window_trained = 0.0, 0
             self._window_began_s += window_s
             steps, self._window_steps = self._window_steps, []
+            busy = min(1.0, busy_s / window_s) if window_s > 0 else 0.0
+            computed_s = sum(step.compute_s for step in steps) if steps else busy_s
             told = WorkerReport(
                 worker=self._worker,
                 at_s=self._now_s(),
                 trained=self._trained,
-                busy=min(1.0, busy_s / window_s) if window_s > 0 else 0.0,
+                busy=busy,
                 rate_per_busy_s=trained / busy_s if busy_s > 0 else 0.0,
                 batch=self._batch,
                 steps=_mean(steps),
             )
-        return replace(told, resources=self._shared(), quality=self._quality())
+        share = min(1.0, computed_s / window_s) if window_s > 0 else 0.0
+        return replace(
+            told, resources=self._shared(), quality=self._quality(), gpu=self._gpu() or GpuLoad(share)
+        )
 
     def _spend(self) -> None:
         """Count the time up to now, if a step is under way."""

@@ -24,6 +24,7 @@ from services.trainer.dead_letters import DeadLetters
 from services.trainer.departure import Departure
 from services.trainer.device import EmulatedDevice
 from services.trainer.evaluation import OnlineEvaluation
+from services.trainer.gpu import gpu_meter
 from services.trainer.learner import Learner, ModelMismatch, Workbench
 from services.trainer.net import NetShape
 from services.trainer.net_choice import DeviceMissing, net_on
@@ -90,6 +91,7 @@ def _live(settings: Settings, job: str, worker: str, departure: Departure, *, co
             batch=wanted.batch,
             shared=lambda: _loads(bench.pusher),
             quality=bench.evaluation.quality,
+            gpu=gpu_meter(wanted.device),
         )
         stack.enter_context(_reporting(settings, job, tally))
         say_ready()
@@ -117,7 +119,9 @@ def _workbench(
 ) -> Workbench:
     """Everything loaded, and the parameter server heard once. Raises ShardError, DeviceMissing."""
     wanted, parameters = settings.jobs[job].worker, settings.jobs[job].parameters
-    shape = NetShape(SampleShape(wanted.categorical, wanted.numeric), parameters.dim, parameters.hidden)
+    shape = NetShape(
+        SampleShape(wanted.categorical, wanted.numeric), parameters.dim, parameters.hidden, wanted.crosses
+    )
     net = net_on(wanted.device, shape)
     patience = _Patience(
         departure, until_s=time.monotonic() + connect_s, drain_s=settings.jobs[job].pool.drain_s
@@ -149,6 +153,7 @@ def _client(
         RedisDirectory(store, Keys(settings.redis.prefix), job),
         shards=parameters.shards,
         row_size=row_size,
+        dense_shards=parameters.dense_shards,
         half=parameters.half,
         patient=patience,
     )

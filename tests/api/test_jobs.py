@@ -192,6 +192,7 @@ async def test_what_if_tells_the_terms_in_force_and_those_asked_about(client: Te
     told = answer.json()
     assert told["asked"]["late_share"] == 0.01
     assert told["in_force"]["late_share"] == 0.005
+    assert told["asked"]["auc_loss"] is None, "the job does not say what lateness costs"
     assert len(told["curve"]) == 3
     assert rig.what_if.asked[0].job.scaling.workers_max == 20
     assert client.get("/v1/jobs/clicks").json()["fresh_within_s"] == 60, "what-if changed something"

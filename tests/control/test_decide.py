@@ -159,6 +159,29 @@ def test_without_leases_partitions_bound_the_pool() -> None:
     assert decide(seen, ControlState(), a_policy()).planned == 9
 
 
+def test_staleness_bounds_the_pool_and_is_named() -> None:
+    seen = an_observation(rate=900, partitions=4)
+
+    bound = decide(seen, ControlState(), replace(a_policy(), workers_unstale_max=6))
+    both = decide(seen, ControlState(), replace(a_policy(shuffle=Shuffle.OFF), workers_unstale_max=6))
+    free = decide(seen, ControlState(), replace(a_policy(workers_max=5), workers_unstale_max=6))
+
+    assert (bound.planned, both.planned, free.planned) == (6, 4, 5)
+    assert Reason.AT_STALENESS in bound.notes
+    assert Reason.AT_PARTITIONS in both.notes
+    assert Reason.AT_MAXIMUM in free.notes
+
+
+def test_an_override_is_held_to_the_staleness_allowed() -> None:
+    wish = Override(workers=9, until_s=1e12)
+    policy = replace(a_policy(), workers_unstale_max=6, override=wish)
+
+    decision = decide(an_observation(rate=100), ControlState(), policy)
+
+    assert decision.planned == 6
+    assert Reason.AT_STALENESS in decision.notes
+
+
 def test_traffic_beyond_the_maximum_says_which_limit_binds() -> None:
     decision = decide(an_observation(rate=5000), ControlState(planned=1), a_policy(workers_max=3))
 

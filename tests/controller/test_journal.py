@@ -15,7 +15,7 @@ from services.control.errors import StateUnavailable
 from services.control.loop import Tick
 from services.control.safety import SafetyLimits, SafetyMemory
 from services.control.training_quality import TrainingQuality
-from services.control.types import ControlState, WorkerReport
+from services.control.types import ControlState, GpuLoad, WorkerReport
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
 from services.settings.job import SloSettings
@@ -131,7 +131,7 @@ def test_what_holds_a_pool_is_in_the_metrics() -> None:
 
 def test_metrics_tell_how_good_the_model_is_and_where_a_step_goes() -> None:
     journal, registry = a_journal()
-    quality = TrainingQuality(100, 0.75, 0.5, 3.0, skipped=2, rejected=1)
+    quality = TrainingQuality(100, 0.75, 0.5, 3.0, skipped=2, rejected=1, staleness_batches=4.5)
     report = WorkerReport(
         "w-0",
         1000.0,
@@ -141,16 +141,22 @@ def test_metrics_tell_how_good_the_model_is_and_where_a_step_goes() -> None:
         steps=StepTimes(0.001, 0.1, 0.03, 0.02),
         resources=(ResourceLoad("shard-0", 0.4),),
         quality=quality,
+        gpu=GpuLoad(0.6, memory_bytes=1000),
     )
-    seen = replace(an_observation(rate=100.0, pool=a_pool(1), coming=100.0), reports=(report,))
-    decision = decide(seen, ControlState(planned=1), a_policy())
+    other = replace(report, worker="w-1", gpu=GpuLoad(0.2))
+    seen = replace(an_observation(rate=100.0, pool=a_pool(4, ready=2), coming=100.0), reports=(report, other))
+    decision = decide(seen, ControlState(planned=1), a_policy(workers_max=16))
     journal.told(Tick("clicks", 1000.0, seen, decision, took_s=0.01), slo=SloSettings())
 
     def read(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"penstock_{name}", {"job": "clicks", **labels})
 
     assert (read("model_auc"), read("model_logloss"), read("sample_age_seconds")) == (0.75, 0.5, 3.0)
-    assert (read("skipped_batches"), read("rejected_messages")) == (2, 1)
+    assert (read("skipped_batches"), read("rejected_messages")) == (4, 2)
+    assert read("staleness_batches") == 4.5
+    assert read("gpu_allocated_ratio") == 0.25, "four workers hold a GPU of the sixteen that may"
+    assert read("gpu_busy_ratio") == pytest.approx(0.2), "of the four, those that start compute nothing"
+    assert read("gpu_memory_bytes") == 1000
     steps = {part: read("step_seconds", part=part) for part in ("input", "pull", "compute", "push")}
     assert steps == pytest.approx({"input": 0.001, "pull": 0.02, "compute": 0.1, "push": 0.01})
     assert read("shard_busy_ratio", shard="shard-0") == 0.4

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from estimator.rules import RULES, rule_named
 from services.demo.scenario import CROWD_AFTER_S, JOB, START_S, Scenario
 
 PLACES: dict[str, Any] = {
@@ -44,11 +45,30 @@ def test_two_weeks_are_known_before_the_first_tick() -> None:
     assert past.known == 14 * 288
 
 
-@pytest.mark.parametrize("rule", ["penstock", "reactive"])
+@pytest.mark.parametrize("rule", sorted(RULES))
 def test_every_rule_gets_options_that_it_knows(rule: str) -> None:
     settings = Scenario(rule=rule).settings(**PLACES)
 
     assert settings.jobs[JOB].scaling.rule == rule
+    assert settings.jobs[JOB].policy(stale_after_s=10.0).rule.name == rule
+
+
+@pytest.mark.parametrize("rule", sorted(RULES.keys() - {"penstock", "static-max", "static-mean"}))
+def test_the_times_of_a_rule_run_at_the_speed_of_the_demo(rule: str) -> None:
+    job = Scenario(rule=rule).settings(**PLACES).jobs[JOB]
+    in_life, played = rule_named(rule).period_s, job.policy(stale_after_s=10.0).rule
+
+    assert Scenario(rule=rule).rule_options["speed_up"] == 144.0
+    assert played.period_s == (None if in_life is None else pytest.approx(in_life / 144.0))
+
+
+def test_a_fixed_pool_is_sized_from_the_traffic_to_come() -> None:
+    peak = Scenario(rule="static-max").workers_known_beforehand
+    mean = Scenario(rule="static-mean").workers_known_beforehand
+    rates = Scenario().shape.rates(START_S + np.arange(0.0, 86_400.0, 60.0))
+
+    assert rates.max() <= 0.8 * 500.0 * peak
+    assert 500.0 * (mean - 1) < rates.mean() <= 500.0 * mean < 500.0 * peak
 
 
 def test_the_past_is_the_same_series_as_the_traffic_to_come() -> None:

@@ -126,3 +126,21 @@ def test_the_reference_is_current() -> None:
 
 def test_every_setting_is_explained() -> None:
     assert "|  |\n" not in reference(), "a setting lacks the text below its field"
+
+
+def test_staleness_allowed_becomes_a_limit_on_workers_and_must_leave_the_least_of_them() -> None:
+    job = {"topic": "clicks", "worker": {"staleness": 2}, "scaling": {"staleness_batches_max": 9}}
+    settings = Settings.model_validate({"jobs": {"clicks": job}})
+
+    assert settings.jobs["clicks"].policy(stale_after_s=30.0).workers_unstale_max == 4
+    job["scaling"] = {"staleness_batches_max": 5, "workers_min": 3}
+    with pytest.raises(ValueError, match=r"staleness_batches_max \(5\).*allows 2 workers, workers_min is 3"):
+        Settings.model_validate({"jobs": {"clicks": job}})
+
+
+@pytest.mark.parametrize("cross", [(0, 6), (2, 2)])
+def test_a_cross_of_fields_that_are_not_there_is_refused(cross: tuple[int, int]) -> None:
+    job = {"topic": "clicks", "worker": {"categorical": 6, "crosses": [cross]}}
+
+    with pytest.raises(ValueError, match=r"two different places below categorical \(6\)"):
+        Settings.model_validate({"jobs": {"clicks": job}})

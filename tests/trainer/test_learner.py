@@ -176,6 +176,7 @@ class HeldPush:
     def __init__(self) -> None:
         self.let_go = Event()
         self.started = 0
+        self.version = 0
 
     def push(self, *_: object) -> None:
         self.started += 1
@@ -208,6 +209,18 @@ def test_no_more_batches_are_between_pull_and_push_than_the_staleness_allows(sta
 
     assert sorted(batches.done) == list(range(10))
     assert all(number - done < staleness for number, done in enumerate(pulls))
+
+
+def test_how_many_batches_of_others_came_in_between_is_told() -> None:
+    busy = HeldPush()
+    busy.let_go.set()
+    busy.version = 4  # when this batch was pulled it was none: its own, and three of others
+
+    with learning(pusher=busy, staleness=1) as ready:
+        quality = run(Queue(clicks(1)), ready).report().quality
+
+    assert quality is not None
+    assert quality.staleness_batches == 3
 
 
 def test_a_failure_in_any_thread_ends_all_and_is_raised() -> None:

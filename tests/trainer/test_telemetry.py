@@ -7,7 +7,7 @@ from threading import Event
 from structlog.testing import capture_logs
 
 from services.control.errors import StateUnavailable
-from services.control.types import WorkerReport
+from services.control.types import GpuLoad, WorkerReport
 from services.trainer.telemetry import Reporter, Tally
 from tests.waiting import eventually
 
@@ -33,7 +33,9 @@ def test_busy_is_the_time_in_steps_and_not_the_wait_between_them() -> None:
         tally.step_ended(50)
         watch.now += 0.75
 
-    assert tally.report() == WorkerReport("w", 1002.0, trained=100, busy=0.25, rate_per_busy_s=200.0)
+    assert tally.report() == WorkerReport(
+        "w", 1002.0, trained=100, busy=0.25, rate_per_busy_s=200.0, gpu=GpuLoad(0.25)
+    )
 
 
 def test_a_step_across_two_windows_is_busy_in_both() -> None:
@@ -57,7 +59,9 @@ def test_an_idle_worker_says_so() -> None:
     tally = tally_on(watch)
     watch.now = 1.0
 
-    assert tally.report() == WorkerReport("w", 1001.0, trained=0, busy=0.0, rate_per_busy_s=0.0)
+    assert tally.report() == WorkerReport(
+        "w", 1001.0, trained=0, busy=0.0, rate_per_busy_s=0.0, gpu=GpuLoad(0.0)
+    )
 
 
 class Sink:

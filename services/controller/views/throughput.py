@@ -84,10 +84,15 @@ class ThroughputView(View):
 
 
 def _bottleneck(seen: Observation, decision: Decision, settings: JobSettings) -> str:
-    if Reason.AT_PARTITIONS in decision.notes:
-        return f"partitions: without leases, {len(seen.traffic.partition_rates)} workers is the most"
-    if Reason.AT_MAXIMUM in decision.notes:
-        return f"workers_max: {settings.scaling.workers_max} workers is the most allowed"
+    partitions = len(seen.traffic.partition_rates)
+    bounds = {
+        Reason.AT_PARTITIONS: f"partitions: without leases, {partitions} workers is the most",
+        Reason.AT_STALENESS: f"staleness: {settings.workers_unstale_max} workers keep gradients fresh enough",
+        Reason.AT_MAXIMUM: f"workers_max: {settings.scaling.workers_max} workers is the most allowed",
+    }
+    for reason, said in bounds.items():
+        if reason in decision.notes:
+            return said
     wall = decision.state.throughput.model.wall
     if wall is not None:
         what = f"{wall.binding.bottleneck.value} {wall.binding.resource}".replace("_", " ").strip()

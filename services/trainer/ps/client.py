@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import structlog
@@ -15,7 +15,7 @@ from services.control.errors import StateUnavailable
 from services.samples.layout import Floats, Ids
 from services.stream.outage import Outage
 from services.trainer.ps.directory import ShardDirectory
-from services.trainer.ps.errors import ShardMissing, ShardUnavailable
+from services.trainer.ps.errors import ShardMissing, ShardMoved, ShardUnavailable
 from services.trainer.ps.link import ShardLink
 from services.trainer.ps.placement import SlotMap, keys_of
 from services.trainer.ps.wire import (
@@ -31,19 +31,23 @@ from services.trainer.ps.wire import (
 
 _log = structlog.get_logger(__name__)
 
-DENSE_SHARD: Final = 0
-"""Keeps the dense part."""
 _RETRY_S: Final = 0.1
+_MOVED_S: Final = 0.01
+"""A slot that moves is elsewhere within milliseconds."""
+_TURNED_AWAY_MAX: Final = 100
+"""After so many looks, that nobody serves a slot is told like any outage."""
 _NONE: Final = np.empty(0, np.uint64)
+_NO_PLACES: Final = np.empty(0, np.intp)
+
+Number = TypeVar("Number", np.uint64, np.float32)
+Places = NDArray[np.intp]
+"""Of keys in a batch."""
 
 
 class Keyed(NamedTuple):
-    """The distinct keys of a batch, by shard, and where in the batch each belongs."""
+    """The distinct keys of a batch, and where in the batch each belongs."""
 
     keys: Ids
-    """Distinct, those of one shard together."""
-    bounds: NDArray[np.intp]
-    """Shard k has keys[bounds[k]:bounds[k + 1]]."""
     place: NDArray[np.intp]
     """For each sample and field, the place of its key in `keys`."""
 
@@ -71,11 +75,21 @@ class Pulled(NamedTuple):
     dense: Floats
 
 
+def _taken(array: NDArray[Number], places: Places) -> NDArray[Number]:
+    """The array at these places, which are in order; all of it without a copy, as with a single shard."""
+    return array if len(places) == len(array) else array[places]
+
+
+Asking = Callable[[int, Places], Request]
+Hearing = Callable[[int, Places, Answer], object]
+
+
 class ParameterClient:
     """Pulls and pushes, for one thread. Waits for shards that are away, for as long as `patient` says.
 
     A push whose answer was lost is sent again, to the shards that did not answer: it may then count
-    twice, as a sample may be trained twice; it never counts not at all.
+    twice, as a sample may be trained twice; it never counts not at all. Where a slot has moved, only what
+    the other shard did not take in is sent to the new one.
     """
 
     def __init__(
@@ -84,12 +98,14 @@ class ParameterClient:
         *,
         shards: int,
         row_size: int,
+        dense_shards: int = 1,
         half: bool = False,
         timeout_s: float = 10.0,
         patient: Callable[[], bool] = lambda: True,
     ) -> None:
         self._directory = directory
         self._shards = shards
+        self._dense_shards = min(dense_shards, shards)
         self._row_size = row_size
         self._half = Flag.HALF if half else Flag.NONE
         self._timeout_s = timeout_s
@@ -105,51 +121,54 @@ class ParameterClient:
 
         Raises ShardError, StateUnavailable.
         """
-        self._ask({DENSE_SHARD: Request(Operation.BEGIN, _NONE, dense.tobytes())})
+        parts = dict(enumerate(np.array_split(dense, self._dense_shards)))
+
+        def asked(shard: int, _: Places) -> Request:
+            return Request(Operation.BEGIN, _NONE, parts[shard].tobytes())
+
+        self._ask(_NO_PLACES, _NONE, asked, lambda *_: None)
 
     def keyed(self, ids: Ids) -> Keyed:
-        """The distinct keys of a batch. Waits for the store the first time. Raises StateUnavailable."""
+        """The distinct keys of a batch."""
         keys, place = np.unique(keys_of(ids), return_inverse=True)
-        shard = self._slot_map().shards(keys)
-        order = np.argsort(shard, kind="stable")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        bounds = np.searchsorted(shard[order], np.arange(self._shards + 1))
-        return Keyed(keys[order], bounds, back[place].reshape(ids.shape))
+        return Keyed(keys, place.reshape(ids.shape))
 
     def pull(self, keyed: Keyed) -> Pulled:
         """The rows of every sample, and the dense part, empty while nobody said where it starts.
 
         Raises ShardError, StateUnavailable.
         """
-        asked = {}
-        for shard, keys in self._by_shard(keyed):
-            flags = self._half | (Flag.DENSE if shard == DENSE_SHARD else Flag.NONE)
-            if len(keys) or flags & Flag.DENSE:
-                asked[shard] = Request(Operation.PULL, keys, flags=flags)
-        answers = self._ask(asked)
         rows = np.empty((len(keyed.keys), self._row_size), np.float32)
-        for shard, request in asked.items():
-            first = int(keyed.bounds[shard])
-            count = len(request.keys)
-            rows[first : first + count] = unpack_rows(answers[shard].body, count, self._row_size, self._half)
-        dense_at = rows_bytes(len(asked[DENSE_SHARD].keys), self._row_size, self._half)
-        dense = np.frombuffer(answers[DENSE_SHARD].body, np.float32, offset=dense_at)
-        return Pulled(rows[keyed.place], dense)
+        dense: dict[int, Floats] = {}
+
+        def asked(shard: int, places: Places) -> Request:
+            flags = self._half | (Flag.DENSE if shard not in dense and self._has_dense(shard) else Flag.NONE)
+            return Request(Operation.PULL, _taken(keyed.keys, places), flags=flags)
+
+        def heard(shard: int, places: Places, answer: Answer) -> None:
+            rows[places] = unpack_rows(answer.body, len(places), self._row_size, self._half)
+            if shard not in dense and self._has_dense(shard):
+                dense_at = rows_bytes(len(places), self._row_size, self._half)
+                dense[shard] = np.frombuffer(answer.body, np.float32, offset=dense_at)
+
+        self._ask(np.arange(len(keyed.keys)), keyed.keys, asked, heard)
+        parts = [dense[shard] for shard in range(self._dense_shards)]
+        begun = all(len(part) for part in parts)
+        return Pulled(rows[keyed.place], np.concatenate(parts) if begun else parts[0][:0])
 
     def push(self, keyed: Keyed, rows: Floats, dense: Floats) -> None:
         """Hand over gradients; returns when every shard has taken them in. Raises ShardError,
         StateUnavailable."""
         sums = keyed.summed(rows)
-        asked = {}
-        for shard, keys in self._by_shard(keyed):
-            mine = sums[keyed.bounds[shard] : keyed.bounds[shard + 1]]
-            numbers, flags = pack_rows(mine, self._half), self._half
-            if shard == DENSE_SHARD:
-                numbers, flags = numbers + dense.tobytes(), flags | Flag.DENSE
-            if len(keys) or flags & Flag.DENSE:
-                asked[shard] = Request(Operation.PUSH, keys, numbers, flags)
-        self._ask(asked)
+        parts = dict(enumerate(np.array_split(dense, self._dense_shards)))
+
+        def asked(shard: int, places: Places) -> Request:
+            numbers, flags = pack_rows(_taken(sums, places), self._half), self._half
+            if shard in parts:
+                numbers, flags = numbers + parts[shard].tobytes(), flags | Flag.DENSE
+            return Request(Operation.PUSH, _taken(keyed.keys, places), numbers, flags)
+
+        self._ask(np.arange(len(keyed.keys)), keyed.keys, asked, lambda shard, *_: parts.pop(shard, None))
 
     def close(self) -> None:
         """Hang up everywhere."""
@@ -157,9 +176,13 @@ class ParameterClient:
             link.close()
         self._links.clear()
 
-    def _by_shard(self, keyed: Keyed) -> Iterator[tuple[int, Ids]]:
-        for shard in range(self._shards):
-            yield shard, keyed.keys[keyed.bounds[shard] : keyed.bounds[shard + 1]]
+    @property
+    def version(self) -> int:
+        """Batches that the parameter server has taken in, by the latest word of the first shard."""
+        return self.loads[0].version if 0 in self.loads else 0
+
+    def _has_dense(self, shard: int) -> bool:
+        return shard < self._dense_shards
 
     def _slot_map(self) -> SlotMap:
         while self._slots is None:
@@ -169,18 +192,41 @@ class ParameterClient:
                 self._wait(error)
         return self._slots
 
-    def _ask(self, asked: dict[int, Request]) -> dict[int, Answer]:
-        """All at once; those that did not answer again, until all have."""
-        answers: dict[int, Answer] = {}
-        while len(answers) < len(asked):
-            missing = {shard: request for shard, request in asked.items() if shard not in answers}
+    def _ask(self, places: Places, keys: Ids, asked: Asking, heard: Hearing) -> None:
+        """All shards at once; those that did not answer again, and what has moved elsewhere, until all have.
+
+        `places` are those of the keys to ask for; shards with a dense part are asked in any case.
+        """
+        missing, dense, turned_away = places, set(range(self._dense_shards)), 0
+        while len(missing) or dense:
+            by_shard = dict.fromkeys(sorted(dense), _NO_PLACES) | self._by_shard(missing, keys)
+            answered: set[int] = set()
             try:
-                self._round(missing, answers)
+                for shard in self._round(by_shard, asked, heard):
+                    answered.add(shard)
+            except ShardMoved as error:
+                self._slots, turned_away = None, turned_away + 1
+                if turned_away > _TURNED_AWAY_MAX or not self._patient():
+                    self._wait(error)
+                time.sleep(_MOVED_S)
             except (ShardUnavailable, ShardMissing, StateUnavailable) as error:
                 self._wait(error)
             else:
                 self._outage.answered()
-        return answers
+            dense -= answered
+            unanswered = [places for shard, places in by_shard.items() if shard not in answered]
+            missing = np.sort(np.concatenate(unanswered)) if unanswered else _NO_PLACES
+
+    def _by_shard(self, places: Places, keys: Ids) -> dict[int, Places]:
+        if not len(places):
+            return {}
+        if self._shards == 1:
+            return {0: places}
+        shards = self._slot_map().shards(keys[places])
+        order = np.argsort(shards, kind="stable")
+        bounds = np.searchsorted(shards[order], np.arange(self._shards + 1))
+        parts = {shard: places[order[bounds[shard] : bounds[shard + 1]]] for shard in range(self._shards)}
+        return {shard: part for shard, part in parts.items() if len(part)}
 
     def _wait(self, error: Exception) -> None:
         """A little; raises `error` when there is no patience left."""
@@ -189,23 +235,31 @@ class ParameterClient:
             raise error
         time.sleep(_RETRY_S)
 
-    def _round(self, asked: dict[int, Request], answers: dict[int, Answer]) -> None:
-        """Ask each, then hear each. Whoever was asked and not heard is hung up on: its answer would come
-        in the place of the next one."""
+    def _round(self, by_shard: dict[int, Places], asked: Asking, heard: Hearing) -> Iterator[int]:
+        """Ask each, then hear each, and tell who has answered. Whoever was asked and not heard is hung up on:
+        its answer would come in the place of the next one. What moved is told when all were heard."""
         waiting: dict[int, ShardLink] = {}
+        moved: ShardMoved | None = None
         with self._hanging_up(waiting):
-            for shard, request in asked.items():
+            for shard, places in by_shard.items():
                 link = self._links.get(shard)
                 if link is None:
                     link = ShardLink(self._directory.find(shard), timeout_s=self._timeout_s)
                     self._links[shard] = link
                 waiting[shard] = link
-                link.send(request)
-            for shard in asked:
-                answer = waiting[shard].receive()
+                link.send(asked(shard, places))
+            for shard, places in by_shard.items():
+                try:
+                    answer = waiting[shard].receive()
+                except ShardMoved as error:
+                    moved = error
+                else:
+                    heard(shard, places, answer)
+                    self.loads[shard] = answer.load
+                    yield shard
                 del waiting[shard]
-                answers[shard] = answer
-                self.loads[shard] = answer.load
+        if moved is not None:
+            raise moved
 
     @contextmanager
     def _hanging_up(self, waiting: dict[int, ShardLink]) -> Iterator[None]:

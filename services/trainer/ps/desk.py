@@ -7,8 +7,10 @@ from typing import Final
 import numpy as np
 
 from services.samples.layout import Floats, Ids
+from services.trainer.ps.placement import SLOTS
+from services.trainer.ps.slots import SlotDesk
 from services.trainer.ps.table import DenseVector, EmbeddingTable, Learning
-from services.trainer.ps.wire import Flag, Operation, pack_rows, rows_bytes, unpack_rows
+from services.trainer.ps.wire import SLOT, Flag, Operation, pack_rows, rows_bytes, unpack_rows
 
 _ABSURD: Final = 1e9
 """Its square would fill the optimiser's sums for good."""
@@ -18,12 +20,17 @@ class Unfit(ValueError):
     """The request cannot be carried out; nothing was changed. Says why."""
 
 
+class Elsewhere(Exception):
+    """A key's slot is served by another shard, or is on its way to one; nothing was changed."""
+
+
 class ShardDesk:
     """One shard's parameters, and the operations on them."""
 
     def __init__(self, *, row_size: int, rows_max: int, learning: Learning) -> None:
         self.table = EmbeddingTable(row_size=row_size, rows_max=rows_max, learning=learning)
         self.dense = DenseVector(learning)
+        self.slots = SlotDesk()
         self.version = 0
 
     def warm_up(self) -> None:
@@ -34,8 +41,14 @@ class ShardDesk:
             small.push(keys, small.pull(keys))
         small.restore(small.content())
 
-    def answer(self, operation: Operation, flags: Flag, keys: Ids, numbers: memoryview) -> bytes:
-        """The body of the answer. Raises Unfit."""
+    def answer(
+        self, operation: Operation, flags: Flag, keys: Ids, numbers: memoryview, *, now_s: float = 0.0
+    ) -> bytes:
+        """The body of the answer. Raises Unfit, Elsewhere."""
+        if operation in {Operation.PULL, Operation.PUSH} and not self.slots.serves(keys, now_s=now_s):
+            raise Elsewhere
+        if operation in {Operation.COPY, Operation.TAKE}:
+            return self._handed_over(operation, numbers, now_s)
         if operation is Operation.PULL:
             return self._pull(flags, keys)
         if operation is Operation.PUSH:
@@ -53,7 +66,15 @@ class ShardDesk:
             "unknown": self.table.unknown,
             "version": self.version,
             "dense": len(self.dense.values),
+            "slots": int(self.slots.served.sum()),
         }
+
+    def _handed_over(self, operation: Operation, numbers: memoryview, now_s: float) -> bytes:
+        """A slot's rows for another shard; with TAKE nobody changes them here any more."""
+        slot, shard = slot_asked(numbers)
+        if operation is Operation.TAKE and not self.slots.freeze(slot, shard, now_s=now_s):
+            raise Unfit(f"slot {slot} is not served here")
+        return self.table.slot(slot).written()
 
     def _pull(self, flags: Flag, keys: Ids) -> bytes:
         body = pack_rows(self.table.pull(keys), flags)
@@ -74,6 +95,16 @@ class ShardDesk:
         if known and len(dense):
             self.dense.push(dense)
         self.version += 1
+
+
+def slot_asked(numbers: memoryview) -> tuple[int, int]:
+    """The slot that a request names, and the shard that wants it. Raises Unfit."""
+    if len(numbers) != SLOT.size:
+        raise Unfit(f"{len(numbers)} bytes name no slot")
+    slot, shard = SLOT.unpack(numbers)
+    if slot >= SLOTS:
+        raise Unfit(f"there is no slot {slot}")
+    return slot, shard
 
 
 def _sound(numbers: Floats) -> Floats:

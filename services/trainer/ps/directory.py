@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import redis
@@ -59,13 +59,28 @@ class RedisDirectory:
         with translating(self._client, f"HSET {self._shards}"):
             self._client.hset(self._shards, str(shard), json.dumps(asdict(address)))
 
+    def give(self, slot: int, *, to: int, shards: int) -> None:
+        """From now on shard `to` serves the slot. Said by the shard that served it, as often as it takes."""
+
+        def moved(pipe: Any) -> None:  # redis-py does not type its pipelines
+            raw = pipe.get(self._slots)
+            after = self._read(raw, shards).moved(slot, to)
+            pipe.multi()
+            pipe.set(self._slots, _written(after))
+
+        with translating(self._client, f"SET {self._slots}"):
+            self._client.transaction(moved, self._slots)
+
     def slots(self, shards: int) -> SlotMap:
-        first = json.dumps(SlotMap.by_capacity([1.0] * shards).shard_of.tolist())
+        first = _written(SlotMap.by_capacity([1.0] * shards))
         with translating(self._client, f"GET {self._slots}"):
             self._client.set(self._slots, first, nx=True)
             raw = self._client.get(self._slots)
+        return self._read(raw or first, shards)
+
+    def _read(self, raw: str | bytes, shards: int) -> SlotMap:
         try:
-            found = SlotMap(np.array(json.loads(raw or first), np.uint16))
+            found = SlotMap(np.array(json.loads(raw), np.uint16))
         except (ValueError, TypeError) as error:
             raise StateCorrupt(self._slots, wrong=str(error), remedy="delete the key") from error
         if int(found.shard_of.max()) >= shards:
@@ -74,3 +89,7 @@ class RedisDirectory:
                 self._slots, wrong=wrong, remedy="set parameters.shards back, or delete the key"
             )
         return found
+
+
+def _written(slots: SlotMap) -> str:
+    return json.dumps(slots.shard_of.tolist())

@@ -3,6 +3,7 @@
 ShardError
 ├── ShardUnavailable   nobody answers there: look where it is now, and ask again
 ├── ShardMissing       the store knows no such shard: start it
+├── ShardMoved         what was asked for is served elsewhere: look in the store, and ask again
 └── ShardRefused       it answers and says no: a person must look
 """
 
@@ -28,6 +29,13 @@ class ShardMissing(ShardError):
             f"shard {shard} of job {job!r} is not in the store; "
             f"start it: penstock shard --job {job} --shard {shard}"
         )
+
+
+class ShardMoved(ShardError):
+    """A slot is not served there, or not just now. Nothing was done."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"the parameter server's shard at {where} does not serve all that was asked for")
 
 
 class ShardRefused(ShardError):

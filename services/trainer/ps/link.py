@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from services.trainer.ps.errors import ShardRefused, ShardUnavailable
+from services.trainer.ps.errors import ShardMoved, ShardRefused, ShardUnavailable
 from services.trainer.ps.wire import ANSWER_HEAD, FRAME_BYTES_MAX, Answer, Load, Operation, Request, Verdict
 
 
@@ -24,7 +24,8 @@ class ShardAddress:
 
 
 class ShardLink:
-    """Asks one question at a time: `send`, then `receive`. Raises ShardUnavailable, ShardRefused."""
+    """Asks one question at a time: `send`, then `receive`. Raises ShardUnavailable, ShardRefused,
+    ShardMoved."""
 
     def __init__(self, address: ShardAddress, *, timeout_s: float) -> None:
         self.address = address
@@ -58,6 +59,8 @@ class ShardLink:
         if length > FRAME_BYTES_MAX:
             raise ShardUnavailable(str(self.address), f"an answer of {length} bytes is none of ours")
         body = self._exactly(length)
+        if verdict == Verdict.MOVED:
+            raise ShardMoved(str(self.address))
         if verdict != Verdict.OK:
             raise ShardRefused(str(self.address), body.decode(errors="replace"))
         return Answer(Verdict.OK, body, Load(busy, cv2, version))

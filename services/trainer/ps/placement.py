@@ -38,6 +38,16 @@ def keys_of(ids: Ids) -> Ids:
     return keys
 
 
+def slots_of(keys: Ids) -> NDArray[np.intp]:
+    """The slot of each key: its top ten bits.
+
+    >>> slots_of(np.array([0, 1 << 54, (1 << 64) - 1], np.uint64)).tolist()
+    [0, 1, 1023]
+    """
+    found: NDArray[np.intp] = (keys >> _SLOT_SHIFT).astype(np.intp)
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotMap:
     """Which shard keeps each slot."""
@@ -63,5 +73,11 @@ class SlotMap:
 
     def shards(self, keys: Ids) -> Slots:
         """The shard of each key."""
-        found: Slots = self.shard_of[(keys >> _SLOT_SHIFT).astype(np.intp)]
+        found: Slots = self.shard_of[slots_of(keys)]
         return found
+
+    def moved(self, slot: int, shard: int) -> SlotMap:
+        """With one slot on another shard."""
+        shard_of = self.shard_of.copy()
+        shard_of[slot] = shard
+        return SlotMap(shard_of)

@@ -6,13 +6,15 @@ import asyncio
 import json
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import structlog
 
-from services.trainer.ps.desk import ShardDesk, Unfit
+from services.control.errors import StateUnavailable
+from services.trainer.ps.desk import Elsewhere, ShardDesk, Unfit, slot_asked
 from services.trainer.ps.wire import (
     FRAME_BYTES_MAX,
     REQUEST_HEAD,
@@ -26,6 +28,12 @@ from services.trainer.ps.wire import (
 _log = structlog.get_logger(__name__)
 
 _WINDOW_S: Final = 1.0
+
+Giver = Callable[[int, int], None]
+
+
+def _nobody(slot: int, shard: int) -> None:
+    """Where there is no store, the other shard is told of its slots by whoever moves them."""
 
 
 class ServiceTimes:
@@ -69,11 +77,13 @@ class _Call:
 class ShardServer:
     """Serves one desk. `service_ms` makes each pull and push take at least so long, for demonstrations."""
 
-    def __init__(self, desk: ShardDesk, *, service_ms: float = 0.0) -> None:
+    def __init__(self, desk: ShardDesk, *, service_ms: float = 0.0, giver: Giver = _nobody) -> None:
+        """`giver` writes in the store that a slot is another shard's; it may raise StateUnavailable."""
         self.desk = desk
+        self._giver = giver
         self.secret = secrets.token_hex(16)
         self.times = ServiceTimes()
-        self.bytes_in = self.bytes_out = self.requests = self.refused = 0
+        self.bytes_in = self.bytes_out = self.requests = self.refused = self.moved = 0
         self._service_s = service_ms / 1000.0
         self._calls: asyncio.Queue[_Call] = asyncio.Queue()
         self._server: asyncio.Server | None = None
@@ -105,6 +115,7 @@ class ShardServer:
             "queue": self._calls.qsize(),
             "requests": self.requests,
             "refused": self.refused,
+            "moved": self.moved,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
         }
@@ -145,7 +156,10 @@ class ShardServer:
         while True:
             call = await self._calls.get()
             began_s = time.monotonic()
-            self._answer(call)
+            if call.operation == Operation.RELEASE:
+                await self._release(call)
+            else:
+                self._answer(call)
             left_s = began_s + self._service_s - time.monotonic()
             if self._service_s and left_s > 0:
                 await asyncio.sleep(left_s)
@@ -160,13 +174,44 @@ class ShardServer:
         try:
             operation = Operation(call.operation)
             if operation is Operation.STATS:
-                found = json.dumps(self.figures()).encode()
+                found = json.dumps({**self.figures(), "asked": self.desk.slots.asked.tolist()}).encode()
             else:
-                found = self.desk.answer(operation, Flag(call.flags), keys, numbers)
+                found = self.desk.answer(operation, Flag(call.flags), keys, numbers, now_s=time.monotonic())
+        except Elsewhere:
+            self.moved += 1
+            self._send(call.out, Answer(Verdict.MOVED, b"", self._load()))
         except ValueError as error:
             self._refuse(call.out, str(error))
         else:
             self._send(call.out, Answer(Verdict.OK, found, self._load()))
+
+    async def _release(self, call: _Call) -> None:
+        """The shard that asks has the slot's rows: from now on it is that shard's, in the store too."""
+        try:
+            slot, shard = slot_asked(memoryview(call.body)[8 * call.keys :])
+        except Unfit as error:
+            self._refuse(call.out, str(error))
+            return
+        if not self.desk.slots.release(slot, shard, now_s=time.monotonic()):
+            self._refuse(call.out, f"slot {slot} is not on its way to shard {shard}")
+        elif await self.give_away():
+            self._send(call.out, Answer(Verdict.OK, b"", self._load()))
+        else:
+            call.out.close()  # nobody knows; it is tried again until somebody does
+
+    async def give_away(self) -> bool:
+        """Write in the store whose the slots are that leave, and forget their rows; False when it is away."""
+        for slot, shard in list(self.desk.slots.leaving.items()):
+            try:
+                await asyncio.to_thread(self._giver, slot, shard)
+            except StateUnavailable as error:
+                _log.warning("slot_not_given_yet", slot=slot, to=shard, why=str(error))
+                return False
+            if slot in self.desk.slots.leaving:
+                self.desk.slots.gave(slot)
+                self.desk.table.drop(slot)
+                _log.info("slot_given_away", slot=slot, to=shard)
+        return True
 
     def _refuse(self, out: asyncio.StreamWriter, why: str) -> None:
         self.refused += 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +26,10 @@ from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
 from services.stream.redis_ledger import RedisLedger
 from services.stream.topic import Topic
+from services.trainer.ps.adoption import Adoption
 from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.directory import RedisDirectory
-from services.trainer.ps.errors import ShardMissing
+from services.trainer.ps.errors import ShardError, ShardMissing
 from services.trainer.ps.link import ShardAddress
 from services.trainer.ps.server import ShardServer
 from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
@@ -83,7 +86,11 @@ class Shard:
         self._leases = settings.jobs[job].shuffle.mode is Shuffle.LEASES
         wanted = self._wanted = settings.jobs[job].parameters
         self.desk = ShardDesk(row_size=1 + wanted.dim, rows_max=wanted.rows_max, learning=learning_of(wanted))
-        self._server = ShardServer(self.desk, service_ms=wanted.service_ms)
+        self._directory: RedisDirectory | None = None
+        self._server = ShardServer(self.desk, service_ms=wanted.service_ms, giver=self._give)
+        self._keeping = asyncio.Lock()
+        """Rows on their way here are as good as the watermark that was read before them: no other snapshot
+        may have them."""
         self.vault = SnapshotVault(
             Path(wanted.directory) / job / f"shard-{shard}", kept=wanted.snapshots_kept
         )
@@ -101,30 +108,69 @@ class Shard:
             ledger = RedisLedger(client, Keys(redis.prefix), self._job, plan.terms)
             directory = RedisDirectory(client, Keys(redis.prefix), self._job)
             known = await self._within(connect_s, directory, leaving)
-            snapshot = self.vault.latest()
-            if snapshot is not None:
-                snapshot.restore(self.desk)
-                self._log.info("snapshot_restored", rows=len(self.desk.table), clean=snapshot.clean)
-            if (known and snapshot is None) or (snapshot is not None and not snapshot.clean):
-                self._train_again(plan, ledger, Position() if snapshot is None else snapshot.position)
+            self.desk.slots.settle(directory.slots(self._wanted.shards), self._shard)
+            self._restore(plan, ledger, known=known)
             self.vault.open_again()
             self.desk.warm_up()
             bound = await self._server.start(listen.host, listen.port)
-            directory.slots(self._wanted.shards)
             directory.enter(self._shard, ShardAddress(listen.advertised, bound, self._server.secret))
             self._log.info("shard_ready", pid=os.getpid(), host=listen.advertised, port=bound)
             say_ready()
+            self._directory = directory
             await self._serve(directory, ledger, leaving)
+
+    def _restore(self, plan: StreamPlan, ledger: LeaseLedger, *, known: bool) -> None:
+        """The newest snapshot, and the ledger to where it is good for. Raises StreamError."""
+        snapshot = self.vault.latest()
+        if snapshot is None:
+            if known:
+                self._train_again(plan, ledger, Position())
+            return
+        snapshot.restore(self.desk)
+        self._log.info("snapshot_restored", rows=len(self.desk.table), clean=snapshot.clean)
+        if snapshot.lacks(self.desk.slots.served):  # the newest could not be read
+            self._train_again(plan, ledger, Position())
+        elif not snapshot.clean:
+            self._train_again(plan, ledger, snapshot.position)
 
     async def _serve(self, directory: RedisDirectory, ledger: LeaseLedger, leaving: asyncio.Event) -> None:
         """Until asked to leave, with a last snapshot, or until another process is this shard."""
         superseded = asyncio.create_task(self._superseded(directory, leaving))
+        relieving = asyncio.create_task(self._relieve(directory, ledger))
         await self._keep_snapshots(ledger, leaving)
+        relieving.cancel()
+        await asyncio.gather(relieving, return_exceptions=True)
         await self._server.close()
         if await superseded:
             self._log.error("shard_superseded", remedy="another process serves it; its snapshots count")
         else:
             await self.keep(ledger, clean=True)
+
+    def _give(self, slot: int, shard: int) -> None:
+        if self._directory is not None:
+            self._directory.give(slot, to=shard, shards=self._wanted.shards)
+
+    async def _relieve(self, directory: RedisDirectory, ledger: LeaseLedger) -> None:
+        """Look every `relief_s` whether another shard is much busier, and take slots from it."""
+        if self._wanted.shards == 1:
+            return
+        shards = self._wanted.shards
+        adoption = Adoption(
+            self.desk, directory, shard=self._shard, shards=shards, keep=partial(self._kept, ledger)
+        )
+        async with self._keeping:
+            await _insistently(adoption.resolve)
+        while True:
+            await asyncio.sleep(self._wanted.relief_s)
+            try:
+                await self._server.give_away()
+                if self._wanted.relief is not None:
+                    busy = self._server.figures()["busy"]
+                    async with self._keeping:
+                        await adoption.relieve(busy_here=busy, difference=self._wanted.relief)
+            except (ShardError, StateUnavailable) as error:
+                self._log.warning("relief_postponed", why=str(error))
+            self.desk.slots.fade()
 
     async def _superseded(self, directory: RedisDirectory, leaving: asyncio.Event) -> bool:
         """Whether the store names another process by the time this one leaves; then it leaves at once.
@@ -176,16 +222,23 @@ class Shard:
             wait_s = self._wanted.snapshot_s if await self.keep(ledger) else _RETRY_S
 
     async def keep(self, ledger: LeaseLedger, *, clean: bool = False) -> bool:
-        """The watermark first, then the parameters: a sample may be in twice, and is never missing."""
-        try:
-            position = Position.of(await asyncio.to_thread(ledger.progress))
-        except NotOpened:
-            if self._leases and not clean:
-                return False
-            position = Position()  # Kafka's own groups know how far they are
-        except StreamError as error:
-            self._log.warning("snapshot_postponed", why=str(error))
+        """A snapshot, and not in the middle of a slot's way here; False when there is none yet."""
+        async with self._keeping:
+            return await self._kept(ledger, clean=clean)
+
+    async def _kept(
+        self, ledger: LeaseLedger, bring: Callable[[], Awaitable[None]] | None = None, *, clean: bool = False
+    ) -> bool:
+        """The watermark first, then the parameters: a sample may be in twice, and is never missing.
+
+        Rows of another shard that are to be in it are fetched by `bring` in between. False when there is
+        no snapshot of them, or none at all yet.
+        """
+        position = await self._position(ledger, clean=clean)
+        if position is None:
             return False
+        if bring is not None:
+            await bring()
         snapshot = Snapshot.of(self.desk, position, clean=clean)
         try:
             path = await asyncio.to_thread(self.vault.write, snapshot)
@@ -193,9 +246,31 @@ class Shard:
             self._log.error(
                 "snapshot_failed", why=str(error), remedy="make room; the snapshot before it is still whole"
             )
-            return True
+            return bring is None
         self._log.info("snapshot_kept", path=path.name, **self._server.figures())
         return True
+
+    async def _position(self, ledger: LeaseLedger, *, clean: bool) -> Position | None:
+        """How far the stream is trained; None when that cannot be told now."""
+        try:
+            return Position.of(await asyncio.to_thread(ledger.progress))
+        except NotOpened:
+            # Kafka's own groups know how far they are.
+            return None if self._leases and not clean else Position()
+        except StreamError as error:
+            self._log.warning("snapshot_postponed", why=str(error))
+            return None
+
+
+async def _insistently(task: Callable[[], Awaitable[None]]) -> None:
+    """Until the store answers."""
+    while True:
+        try:
+            await task()
+        except StateUnavailable:
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
 
 
 async def _happened(event: asyncio.Event, *, within_s: float) -> bool:

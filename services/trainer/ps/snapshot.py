@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from services.samples.layout import Floats
 from services.trainer.ps.desk import ShardDesk
+from services.trainer.ps.placement import SLOTS
 from services.trainer.ps.table import TableRows
 from shuffler.lease import Progress
 
@@ -71,6 +72,8 @@ class Snapshot:
     dense_squares: Floats
     version: int
     clean: bool = False
+    slots: NDArray[np.bool_] = field(default_factory=lambda: np.ones(SLOTS, bool))
+    """Whose rows are in it, as far as there are any."""
 
     @classmethod
     def of(cls, desk: ShardDesk, position: Position, *, clean: bool = False) -> Snapshot:
@@ -82,10 +85,16 @@ class Snapshot:
             desk.dense.squares.copy(),
             desk.version,
             clean,
+            desk.slots.held(),
         )
 
+    def lacks(self, served: NDArray[np.bool_]) -> bool:
+        """Whether a slot that is to be served came here after this snapshot."""
+        return bool((served & ~self.slots).any())
+
     def restore(self, desk: ShardDesk) -> None:
-        """Give the desk these parameters."""
+        """Give the desk these parameters. Slots that another shard serves by now may be on their way here."""
+        desk.slots.coming = set(np.flatnonzero(self.slots & ~desk.slots.served).tolist())
         desk.table.restore(self.table)
         desk.dense.restore(self.dense.copy(), self.dense_squares.copy())
         desk.version = self.version
@@ -159,6 +168,7 @@ def _arrays(snapshot: Snapshot) -> dict[str, NDArray[Any]]:
         "trained": position.trained,
         "topic_id": position.topic_id,
         "version": snapshot.version,
+        "slots": np.flatnonzero(snapshot.slots).tolist(),
     }
     table = snapshot.table
     return {
@@ -177,6 +187,8 @@ def _read(path: Path) -> Snapshot:
         about = json.loads(arrays["about"].tobytes())
         if about["format"] != FORMAT:
             raise ValueError(f"it has format {about['format']}; this Penstock reads {FORMAT}")
+        slots = np.zeros(SLOTS, bool)
+        slots[about.get("slots", slice(None))] = True
         watermarks = {int(partition): int(offset) for partition, offset in about["watermarks"].items()}
         return Snapshot(
             Position(watermarks, int(about["trained"]), about["topic_id"]),
@@ -185,4 +197,5 @@ def _read(path: Path) -> Snapshot:
             arrays["dense_squares"],
             int(about["version"]),
             clean=path.name.endswith(_CLEAN),
+            slots=slots,
         )

@@ -9,6 +9,7 @@ import numpy as np
 
 from services.samples.layout import Floats, Ids
 from services.trainer.ps import kernels
+from services.trainer.ps.placement import slots_of
 
 _SPARE: Final = 32
 """When the table is full, one row in so many makes room: seldom enough to cost nothing on the way."""
@@ -36,6 +37,23 @@ class TableRows:
     rows: Floats
     squares: Floats
     used: kernels.Clocks
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def written(self) -> bytes:
+        """For the wire: keys, squares, rows. When a row was used is the other shard's own affair."""
+        return self.keys.tobytes() + self.squares.tobytes() + self.rows.tobytes()
+
+    @classmethod
+    def read(cls, body: bytes, row_size: int) -> TableRows:
+        """What `written` wrote. Raises ValueError when it is cut short."""
+        count, left = divmod(len(body), 8 + 4 + 4 * row_size)
+        if left:
+            raise ValueError(f"{len(body)} bytes are no rows of {row_size} numbers")
+        rows = np.frombuffer(body, np.float32, count * row_size, 12 * count).reshape(count, row_size)
+        squares = np.frombuffer(body, np.float32, count, 8 * count)
+        return cls(np.frombuffer(body, np.uint64, count), rows, squares, np.zeros(count, np.uint32))
 
 
 class EmbeddingTable:
@@ -83,9 +101,37 @@ class EmbeddingTable:
         kernels.descend(self._rows, self._squares, found, gradients, learning.rate, learning.forget)
 
     def content(self) -> TableRows:
-        """A copy of all there is."""
-        live = np.sort(self._index[self._index >= 0])
-        return TableRows(self._keys[live], self._rows[live], self._squares[live], self._used[live])
+        """A copy of all there is. Requests wait for it, so rows without a gap are copied as a block."""
+        rows = self._live()
+        if len(rows) == 0 or rows[-1] != len(rows) - 1:
+            return self._copied(rows)
+        block = slice(len(rows))
+        return TableRows(
+            self._keys[block].copy(),
+            self._rows[block].copy(),
+            self._squares[block].copy(),
+            self._used[block].copy(),
+        )
+
+    def slot(self, slot: int) -> TableRows:
+        """A copy of one slot's rows."""
+        return self._copied(self._rows_of(slot))
+
+    def drop(self, slot: int) -> None:
+        """Forget one slot's rows."""
+        self._let_go(self._rows_of(slot))
+
+    def take_in(self, content: TableRows) -> None:
+        """Rows from another shard, in the place of what is here of those keys. They count as just used."""
+        self._tick()
+        keys, found = content.keys.copy(), np.empty(len(content), np.int32)
+        missing = kernels.look_up(self._index, self._keys, keys, found)
+        if missing:
+            self._make_room(missing, found)
+            self._admit(keys, found, after=1)
+        here = found >= 0
+        self._rows[found[here]], self._squares[found[here]] = content.rows[here], content.squares[here]
+        self._used[found[here]] = self._clock
 
     def restore(self, content: TableRows) -> None:
         """Take over what a snapshot has; the latest used, where it has more than there is room for."""
@@ -99,7 +145,26 @@ class EmbeddingTable:
         self._index[:] = -1
         kernels.enter(self._index, self._keys, count)
 
-    def _admit(self, keys: Ids, found: kernels.Rows) -> None:
+    def _rows_of(self, slot: int) -> kernels.Rows:
+        live = self._live()
+        mine: kernels.Rows = live[slots_of(self._keys[live]) == slot]
+        return mine
+
+    def _live(self) -> kernels.Rows:
+        """The rows in use, in order."""
+        used = np.ones(self.rows_max, bool)
+        used[self._free[: self._free_count]] = False
+        return np.flatnonzero(used).astype(np.int32)
+
+    def _copied(self, rows: kernels.Rows) -> TableRows:
+        return TableRows(self._keys[rows], self._rows[rows], self._squares[rows], self._used[rows])
+
+    def _let_go(self, rows: kernels.Rows) -> None:
+        kernels.remove(self._index, self._keys, self._keys[rows])
+        self._free[self._free_count : self._free_count + len(rows)] = rows
+        self._free_count += len(rows)
+
+    def _admit(self, keys: Ids, found: kernels.Rows, *, after: int | None = None) -> None:
         learning = self._learning
         self._counted += len(keys)
         if learning.admit_after > 1 and self._counted > 4 * len(self._seen):
@@ -113,7 +178,7 @@ class EmbeddingTable:
             self._free,
             self._free_count,
             self._seen,
-            learning.admit_after,
+            learning.admit_after if after is None else after,
             learning.scale,
             keys,
             found,
@@ -130,9 +195,7 @@ class EmbeddingTable:
         if not count:
             return
         oldest = idle[np.argpartition(self._used[idle], count - 1)[:count]]
-        kernels.remove(self._index, self._keys, self._keys[oldest])
-        self._free[self._free_count : self._free_count + count] = oldest
-        self._free_count += count
+        self._let_go(oldest)
         self.evicted += count
 
     def _tick(self) -> None:

@@ -7,7 +7,11 @@
 | PUSH keys, gradients, the dense gradient | that they are taken in |
 | BEGIN dense | that the dense part has started |
 | STATS     | JSON                         |
+| COPY slot | its rows, as they are        |
+| TAKE slot | its rows, for good: they are asked for here no more |
+| RELEASE slot, shard | that the store names that shard now |
 
+PULL and PUSH of a slot that is served elsewhere, or on its way, are answered MOVED, and nothing is done.
 A request is head (length of what follows it, operation, flags, keys) and body; an answer likewise, with
 the shard's load on the way: its busy share, the variability of its service, its version.
 """
@@ -28,6 +32,8 @@ FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 
 REQUEST_HEAD: Final = struct.Struct("<IBBHI")
 ANSWER_HEAD: Final = struct.Struct("<IBBHIffQ")
+SLOT: Final = struct.Struct("<HH")
+"""A slot, and the shard that wants it."""
 _SCALE: Final = struct.Struct("<f")
 
 
@@ -39,6 +45,9 @@ class Operation(IntEnum):
     PUSH = 3
     BEGIN = 4
     STATS = 5
+    COPY = 6
+    TAKE = 7
+    RELEASE = 8
 
 
 class Flag(IntFlag):
@@ -56,6 +65,8 @@ class Verdict(IntEnum):
 
     OK = 0
     REFUSED = 1
+    MOVED = 2
+    """Look in the store where it is, and ask there."""
 
 
 @dataclass(frozen=True, slots=True)

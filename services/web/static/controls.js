@@ -163,7 +163,7 @@ export class Controls {
     const change = now.gpu_hours_per_day ? (asked.gpu_hours_per_day / now.gpu_hours_per_day - 1) * 100 : 0;
     const sign = change >= 0 ? "+" : "−";
     const cost = this.dirty ? `, ${sign}${Math.abs(change).toFixed(Math.abs(change) < 10 ? 1 : 0)} % against now` : "";
-    replace(this.verdict, h("b", {}, percent(asked.late_share)), " late at ", h("b", {}, `${number(asked.gpu_hours_per_day)} GPU-hours a day`), cost, h("span.fine", {}, ` Predicted from the last ${seconds(span)} of traffic.`));
+    replace(this.verdict, h("b", {}, percent(asked.late_share)), " late at ", h("b", {}, `${number(asked.gpu_hours_per_day)} GPU-hours a day`), cost, Number.isFinite(asked.auc_loss) ? `, ${asked.auc_loss.toFixed(4)} of AUC lost by lateness` : "", h("span.fine", {}, ` Predicted from the last ${seconds(span)} of traffic.`));
   }
 
   async store(event) {

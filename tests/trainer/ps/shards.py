@@ -11,7 +11,7 @@ from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.errors import ShardMissing
 from services.trainer.ps.link import ShardAddress
 from services.trainer.ps.placement import SlotMap
-from services.trainer.ps.server import ShardServer
+from services.trainer.ps.server import Giver, ShardServer
 from services.trainer.ps.table import Learning
 
 
@@ -35,9 +35,11 @@ class ListedShards:
 
 
 @contextmanager
-def serving(shard: ShardDesk, *, service_ms: float = 0.0) -> Iterator[ShardServer]:
+def serving(
+    shard: ShardDesk, *, service_ms: float = 0.0, giver: Giver = lambda *_: None
+) -> Iterator[ShardServer]:
     """The shard listens on `server.address` until the context ends."""
-    server, ready, over = ShardServer(shard, service_ms=service_ms), Event(), Event()
+    server, ready, over = ShardServer(shard, service_ms=service_ms, giver=giver), Event(), Event()
     where: list[int] = []
 
     async def run() -> None:

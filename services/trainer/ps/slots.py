@@ -1,0 +1,91 @@
+"""Which slots a shard serves, and one slot's way to another shard. Knows no sockets and no clock.
+
+A slot is *served*; or *frozen*, while its rows are on their way to another shard; or *leaving*, once the
+other has them and until the store says so; or another's. Only the shard that served a slot writes in the
+store that another one has it: so a slot never has two owners, and what one of them acknowledged is in
+the rows that the other got. Frozen for too long it is served again; leaving, it can only leave.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.samples.layout import Ids
+from services.trainer.ps.placement import SLOTS, SlotMap, slots_of
+
+FROZEN_S: Final = 10.0
+"""A slot whose new shard is not heard of for so long is served again."""
+_FADE: Final = 0.5
+
+
+class SlotDesk:
+    """The slots of one shard. Every slot is served where nobody says otherwise."""
+
+    def __init__(self) -> None:
+        self.served: NDArray[np.bool_] = np.ones(SLOTS, bool)
+        self.asked: NDArray[np.float64] = np.zeros(SLOTS)
+        """Keys asked for by slot, older ones fading: what makes a shard busy."""
+        self.leaving: dict[int, int] = {}
+        """Slots that are to be another shard's, and whose: until the store has it, nobody serves them."""
+        self.coming: set[int] = set()
+        """Slots whose rows are here, and which another shard serves still."""
+        self._frozen: dict[int, tuple[int, float]] = {}
+        self._given: dict[int, int] = {}
+
+    def settle(self, slots: SlotMap, shard: int) -> None:
+        """Serve what the map gives to `shard`, and nothing else."""
+        self.served = slots.shard_of == shard
+
+    def serves(self, keys: Ids, *, now_s: float) -> bool:
+        """Whether all keys may be asked for here now."""
+        self._thaw(now_s)
+        slots = slots_of(keys)
+        if not self.served[slots].all():
+            return False
+        self.asked += np.bincount(slots, minlength=SLOTS)
+        return True
+
+    def freeze(self, slot: int, shard: int, *, now_s: float) -> bool:
+        """Nobody may ask for it until it is `shard`'s or `FROZEN_S` have passed; False if it is not here."""
+        self._thaw(now_s)
+        if not self.served[slot]:
+            return False
+        self.served[slot] = False
+        self._frozen[slot] = (shard, now_s + FROZEN_S)
+        return True
+
+    def release(self, slot: int, shard: int, *, now_s: float) -> bool:
+        """Whether `shard` may have it: it was frozen for that shard, and still is. There is no way back."""
+        self._thaw(now_s)
+        if self._frozen.get(slot, (None,))[0] == shard:
+            del self._frozen[slot]
+            self.leaving[slot] = shard
+        return self.leaving.get(slot) == shard or self._given.get(slot) == shard
+
+    def held(self) -> NDArray[np.bool_]:
+        """Whose rows are here, whoever serves them."""
+        held = self.served.copy()
+        held[[*self._frozen, *self.leaving, *self.coming]] = True
+        return held
+
+    def gave(self, slot: int) -> None:
+        """The store names the other shard now."""
+        self._given[slot] = self.leaving.pop(slot)
+
+    def take(self, slot: int) -> None:
+        """It is here now."""
+        self.served[slot] = True
+        self.coming.discard(slot)
+        self._given.pop(slot, None)
+
+    def fade(self) -> None:
+        """What was asked for long ago counts less."""
+        self.asked *= _FADE
+
+    def _thaw(self, now_s: float) -> None:
+        for slot in [slot for slot, (_, until_s) in self._frozen.items() if now_s >= until_s]:
+            del self._frozen[slot]
+            self.served[slot] = True
