@@ -42,10 +42,16 @@ class Wish:
             )
         for kind, workers in self.workers.items():
             if workers < 0:
-                raise InvalidFleet(f"job {self.job.id} wishes {workers} workers on {kind!r}")
+                raise InvalidFleet(f"job {self.job.id} wishes {workers} workers on {kind!r}; it is from 0")
             if not self.curves.get(kind):
                 raise InvalidFleet(
                     f"job {self.job.id} wishes workers on {kind!r} without saying what they train"
+                )
+
+        for kind, curve in self.curves.items():
+            if not all(math.isfinite(rate) and rate >= 0 for rate in curve):
+                raise InvalidFleet(
+                    f"job {self.job.id} has no number from 0 somewhere in its curve of {kind!r}"
                 )
 
     @property
