@@ -101,6 +101,11 @@ class Budget:
         """What a GPU of this type costs an hour."""
         return self.prices.get(gpu_type, 1.0)
 
+    @property
+    def worth_per_hour(self) -> float:
+        """What all that is there costs an hour."""
+        return sum(node.gpus * self.price(node.gpu_type) for node in self.there)
+
     def without(self, names: Iterable[str]) -> Budget:
         """The budget that never had these nodes.
 

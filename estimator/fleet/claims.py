@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from estimator.fleet.budget import Budget
@@ -25,10 +25,11 @@ class Claim:
     most: Mapping[str, int]
     """By type that it may use and that is there: the wish within the job's limits."""
     curves: Mapping[str, tuple[float, ...]]
-    """The running maximum of each curve: past a peak, more workers are worth what fewer were."""
     home: str
     """The type on which its guarantee is held; empty where it has none there."""
     asked: Configuration
+    rising: bool = False
+    """Whether the curves are their own running maxima already: worked out only where they are searched."""
 
     @property
     def id(self) -> JobId:
@@ -36,9 +37,11 @@ class Claim:
         return self.wish.job.id
 
     def samples_per_s(self, gpu_type: str, workers: int) -> float:
-        """What so many workers train; flat beyond the end of the curve."""
+        """What so many workers train at best: past a peak of the curve, more are worth what fewer were."""
         curve = self.curves[gpu_type]
-        return curve[min(workers, len(curve) - 1)]
+        if self.rising:
+            return curve[min(workers, len(curve) - 1)]
+        return max(curve[: workers + 1])
 
     def satisfaction(self, at: Configuration) -> float:
         """min(1, C_low / demand); whoever demands nothing is satisfied."""
@@ -47,6 +50,11 @@ class Claim:
         if not at or at.gpu_type not in self.curves:
             return 0.0
         return min(1.0, self.samples_per_s(at.gpu_type, at.workers) / self.wish.demand_per_s)
+
+    def after_resize(self, at: Configuration) -> float:
+        """Satisfaction, less what a pause costs where going there from what it has stops training."""
+        moves = bool(self.wish.current) and at != self.wish.current
+        return self.satisfaction(at) * (self.wish.restart if moves and self.wish.demand_per_s > 0 else 1.0)
 
     def least(self, gpu_type: str) -> int:
         """The fewest workers it can run with, when it runs at all."""
@@ -81,6 +89,14 @@ def claims_of(
     return [_claim(wish, weights[wish.id], there, homes.get(wish.id, ""), budget) for wish in wishes]
 
 
+def searchable(claim: Claim) -> Claim:
+    """The same claim with the running maximum of each curve worked out."""
+    if claim.rising:
+        return claim
+    rising = {kind: tuple(accumulate(curve, max)) for kind, curve in claim.curves.items()}
+    return replace(claim, curves=rising, rising=True)
+
+
 def _claim(wish: Wish, weight: float, there: Mapping[str, int], home: str, budget: Budget) -> Claim:
     job = wish.job
     most = {
@@ -89,9 +105,9 @@ def _claim(wish: Wish, weight: float, there: Mapping[str, int], home: str, budge
         if there.get(kind, 0) >= job.gpus_per_worker and job.may_use(kind)
     }
     kinds = most.keys() | ({wish.current.gpu_type} & wish.curves.keys())
-    curves = {kind: tuple(accumulate(wish.curves[kind], max)) for kind in wish.curves if kind in kinds}
+    curves = {kind: curve for kind, curve in wish.curves.items() if kind in kinds}
     claim = Claim(wish, weight, most, curves, home if home in most else "", NOTHING)
-    return Claim(wish, weight, most, curves, claim.home, _asked(claim, budget))
+    return replace(claim, asked=_asked(claim, budget))
 
 
 def _asked(claim: Claim, budget: Budget) -> Configuration:

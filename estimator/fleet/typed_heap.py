@@ -22,6 +22,21 @@ def heaped(claims: Sequence[Claim], there: Mapping[str, int], rules: ShareRules)
     return _filled(claims, kinds, moved, there, rules)
 
 
+def topped_up(
+    claims: Sequence[Claim], given: Sequence[Configuration], there: Mapping[str, int], rules: ShareRules
+) -> list[Configuration]:
+    """What a programme gave, and what it left handed out: it chose among a few counts only.
+
+    A job that a resize would stop, and that was left as it is, stays so.
+    """
+    kinds = [
+        "" if at == claim.wish.current and claim.wish.restart < 1 else at.gpu_type
+        for claim, at in zip(claims, given, strict=True)
+    ]
+    grown = _filled(claims, kinds, given, there, rules)
+    return _moved(claims, grown, there)
+
+
 def settled(claims: Sequence[Claim], there: Mapping[str, int]) -> list[str]:
     """A type for each claim: its guarantee's, else what it asks for while there is room, else the best left.
 
@@ -120,8 +135,8 @@ def _moved(
         claim, at = claims[index], after[index]
         if claim.pinned is not None or not any(claim.most.values()):
             continue
-        better = max((_best_on(claim, kind, free) for kind in claim.most), key=claim.satisfaction)
-        if claim.satisfaction(better) > claim.satisfaction(at) + EXACT:
+        better = max((_best_on(claim, kind, free) for kind in claim.most), key=claim.after_resize)
+        if claim.after_resize(better) > claim.after_resize(at) + EXACT:
             if at:
                 free[at.gpu_type] += claim.gpus(at)
             free[better.gpu_type] -= claim.gpus(better)
