@@ -8,7 +8,6 @@ from math import floor
 
 from estimator.fleet import (
     NOTHING,
-    Allotment,
     Budget,
     Configuration,
     FleetPlan,
@@ -93,12 +92,7 @@ class FleetShare:
 
     def plan(self) -> FleetPlan:
         """Who would get what by the latest wishes. Raises InvalidFleet."""
-        return share(self.terms.budget, self._wishes(), self.terms.tenants, rules=self.terms.rules)
-
-    def allotment(self, job: str) -> Allotment | None:
-        """What one job gets by the latest wishes; None for one that has not spoken. Raises InvalidFleet."""
-        told = self._told.get(job)
-        return None if told is None else self.plan().of(told.wish.id)
+        return share(self.terms.budget, self.wishes(), self.terms.tenants, rules=self.terms.rules)
 
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""
@@ -107,7 +101,13 @@ class FleetShare:
             for told in self._told.values()
         }
 
-    def _wishes(self) -> list[Wish]:
+    def kind_of(self, job: str) -> str | None:
+        """The type that a job has its GPUs of; None for one that has not spoken."""
+        told = self._told.get(job)
+        return None if told is None else next(iter(told.wish.workers))
+
+    def wishes(self) -> list[Wish]:
+        """The latest of every job."""
         return [self._told[job].wish for job in sorted(self._told)]
 
     def _kind(self, decision: Decision, standing: Standing) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import available_timezones
@@ -213,14 +214,19 @@ class JobSettings(SettingsGroup):
         return rule_named(scaling.rule, season | scaling.rule_options)
 
     def standing(self, job: str) -> Standing:
-        """What this job, when it is called `job`, may count on in a fleet."""
+        """What this job, when it is called `job`, may count on in a fleet.
+
+        One that only recommends takes nothing, and is promised nothing.
+        """
         scaling = self.scaling
-        return self.fleet.standing(
+        standing = self.fleet.standing(
             job,
             gpus_per_worker=scaling.gpus_per_worker,
             workers_min=scaling.workers_min,
             workers_max=scaling.workers_max,
         )
+        acts = scaling.mode is Mode.ACT and self.pool.kind != "recommend"
+        return standing if acts else replace(standing, guaranteed=0)
 
     def policy(self, *, stale_after_s: float, fleet_resizes_per_hour: int | None = None) -> Policy:
         """What the tick needs of all this."""
