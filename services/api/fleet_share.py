@@ -189,7 +189,7 @@ def _types(state: FleetState) -> list[FleetTypeView]:
     for allotment in state.plan.allotments:
         at = state.held[allotment.job]
         wished[at.gpu_type] = (
-            wished.get(at.gpu_type, 0.0) + allotment.asked.workers * allotment.gpus_per_worker
+            wished.get(at.gpu_type, 0.0) + state.asked[allotment.job] * allotment.gpus_per_worker
         )
         held[at.gpu_type] = held.get(at.gpu_type, 0.0) + at.workers * allotment.gpus_per_worker
     return [
@@ -214,10 +214,11 @@ def _allotment(state: FleetState, allotment: Allotment, site: Site) -> Allotment
         job=allotment.job.name,
         tenant=allotment.job.tenant,
         gpu_type=at.gpu_type,
-        asked=allotment.asked.workers,
+        asked=state.asked[allotment.job],
         share=allotment.given.workers,
         held=at.workers,
         guaranteed=0 if record is None else record.settings.standing(record.name).guaranteed,
+        lent=state.lent.get(allotment.job, 0),
         weight=allotment.weight,
         satisfaction=allotment.satisfaction,
         binding=allotment.binding,

@@ -243,6 +243,8 @@ class AllotmentView(View):
     held: int
     """Workers that it has, or has been given."""
     guaranteed: int
+    lent: int
+    """Workers of its guarantee that others may have for now."""
     weight: float
     """In the whole fleet, its tenants' weights included."""
     satisfaction: float

@@ -108,13 +108,24 @@ def _types(document: dict[str, Any]) -> Table:
 
 
 def _jobs(document: dict[str, Any]) -> Table:
-    columns = ("job", "tenant", "GPU type", "asked", "share", "held", "guaranteed", "satisfied", "bound by")
+    columns = (
+        "job",
+        "tenant",
+        "GPU type",
+        "asked",
+        "share",
+        "held",
+        "guaranteed",
+        "lent",
+        "satisfied",
+        "bound by",
+    )
     return table_of(
         columns,
         [
             (
                 *(j["job"], j["tenant"], j["gpu_type"], j["asked"], j["share"], j["held"], j["guaranteed"]),
-                *(share(j["satisfaction"]), j["binding"]),
+                *(j["lent"], share(j["satisfaction"]), j["binding"]),
             )
             for j in document["jobs"]
         ],

@@ -19,9 +19,13 @@ from estimator.fleet import (
     Wish,
     share,
 )
+from estimator.fleet.lending import LendingTerms, Owner, loan_of
 from estimator.fleet.sharing import NO_TENANTS
 from estimator.fleet.wish import DEFAULT_RULES
+from forecasting.forecast import Forecast
 from services.control.types import Decision, Reason
+
+LENDING = LendingTerms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class FleetTerms:
     budget: Budget
     tenants: Tenants = NO_TENANTS
     rules: ShareRules = DEFAULT_RULES
+    lending: LendingTerms = LENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,15 @@ class Told:
     wish: Wish
     held: int
     """Workers whose GPUs it has, or has been given."""
+    planned: int = 0
+    """Workers that it asked for itself; the wish may hold more, kept of its guarantee."""
+    loan: int = 0
+    """Workers of its guarantee that others may have for now."""
+
+    @property
+    def kept(self) -> int:
+        """Workers whose GPUs nobody else may take: those it has, and what of its guarantee is not lent."""
+        return max(self.held, self.wish.job.guaranteed - self.loan)
 
 
 class FleetShare:
@@ -48,6 +62,9 @@ class FleetShare:
     Jobs speak one after the other. Each is held to its share, and to what the others have not: a job
     that may grow waits until one that has to shrink has done so. In the first interval nobody grows:
     until everybody has spoken, what looks free may be in use.
+
+    What is guaranteed to a job and idle is lent to the others, as far as its forecast says that it can be
+    back in time; the rest is kept free for it. A job without a forecast lends nothing.
     """
 
     def __init__(self, terms: FleetTerms, *, interval_s: float) -> None:
@@ -72,7 +89,9 @@ class FleetShare:
         for job in [job for job in self._told if job not in jobs]:
             self.forget(job)
 
-    def grant(self, decision: Decision, standing: Standing) -> int | None:
+    def grant(
+        self, decision: Decision, standing: Standing, *, forecast: Forecast | None = None
+    ) -> int | None:
         """The most workers that the job may have now; None where the fleet does not hold it back.
 
         A job on GPUs that are not the fleet's is not the fleet's business.
@@ -83,12 +102,22 @@ class FleetShare:
             return None
         if self._since_s is None:
             self._since_s = decision.at_s
-        self._told[decision.job] = Told(_wish(decision, standing, kind), decision.requested)
+        loan = self._loan(decision, standing, forecast)
+        wish = _wish(decision, standing, kind, fewest=standing.guaranteed - loan)
+        self._told[decision.job] = Told(wish, decision.requested, decision.planned, loan)
         most = self._most(decision, standing, kind)
         granted = min(decision.planned, max(most, 0))
         held = max(decision.requested, granted)
         self._told[decision.job] = replace(self._told[decision.job], held=held)
         return None if granted >= decision.planned else granted
+
+    def asked(self) -> dict[JobId, int]:
+        """Workers that each job asked for."""
+        return {told.wish.id: told.planned for told in self._told.values()}
+
+    def loans(self) -> dict[JobId, int]:
+        """Workers of each job's guarantee that others may have now."""
+        return {told.wish.id: told.loan for told in self._told.values() if told.wish.job.guaranteed}
 
     def plan(self) -> FleetPlan:
         """Who would get what by the latest wishes. Raises InvalidFleet."""
@@ -122,10 +151,26 @@ class FleetShare:
             return named[0]
         return allowed[0] if len(allowed) == 1 and not seen else None
 
+    def _loan(self, decision: Decision, standing: Standing, forecast: Forecast | None) -> int:
+        """What of the guarantee may be lent, when the lead time and the forecast are as they are."""
+        if not standing.guaranteed:
+            return 0
+        before = self._told.get(decision.job)
+        owner = Owner(
+            standing.id,
+            standing.guaranteed,
+            _curve(decision, standing.guaranteed),
+            forecast,
+            decision.state.pool.lead_time_s,
+            wished=decision.planned,
+            lent=0 if before is None else before.loan,
+        )
+        return loan_of(owner, self.terms.lending, now_s=decision.at_s).workers
+
     def _most(self, decision: Decision, standing: Standing, kind: str) -> int:
         there = self.terms.budget.gpus[kind]
         mine = [told for told in self._told.values() if kind in told.wish.workers]
-        others = sum(told.wish.job.gpus(told.held) for told in mine if told.wish.id != standing.id)
+        others = sum(told.wish.job.gpus(told.kept) for told in mine if told.wish.id != standing.id)
         free = max(decision.requested, floor((there - others) / standing.gpus_per_worker))
         if self._since_s is None or decision.at_s < self._since_s + self._interval_s:
             return min(free, decision.requested)
@@ -152,18 +197,25 @@ def _speaks_of(plan: FleetPlan, job: JobId) -> bool:
     return any(allotment.job == job for allotment in plan.allotments)
 
 
-def _wish(decision: Decision, standing: Standing, kind: str) -> Wish:
+def _curve(decision: Decision, workers: int) -> tuple[float, ...]:
+    """C_low up to so many workers; flat beyond what may be extrapolated to."""
+    model = decision.state.throughput.model
+    reach = model.reach() or workers
+    return tuple(model.low(min(count, reach)) for count in range(workers + 1))
+
+
+def _wish(decision: Decision, standing: Standing, kind: str, *, fewest: int) -> Wish:
     """What a decision comes to as a wish: its size, and what fewer workers would train of it.
 
-    The demand is what the planned workers would train: that is what the rule sized the pool for.
+    The demand is what the planned workers would train: that is what the rule sized the pool for. What is
+    kept of the guarantee, `fewest`, is wished for too, so that nobody else is given it.
     """
-    model = decision.state.throughput.model
-    reach = model.reach() or decision.planned
-    curve = tuple(model.low(min(workers, reach)) for workers in range(decision.planned + 1))
+    workers = max(decision.planned, fewest)
+    curve = _curve(decision, workers)
     current = Configuration(kind, decision.requested) if decision.requested else NOTHING
     return Wish(
         standing,
-        {kind: decision.planned},
+        {kind: workers},
         {kind: curve},
         max(curve[: decision.planned - decision.standbys + 1]),
         current=current,

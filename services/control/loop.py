@@ -180,7 +180,7 @@ class JobLoop:
         share, standing = self._ports.share, self.policy.standing
         if share is None or standing is None:
             return decision
-        most = share.grant(decision, standing)
+        most = share.grant(decision, standing, forecast=seen.forecast)
         return decision if most is None else decide(replace(seen, fleet_max=most), self._state, self.policy)
 
     async def _record(self, decision: Decision, fence: int) -> None:

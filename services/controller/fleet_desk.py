@@ -38,6 +38,9 @@ class FleetState:
     budget: Budget
     plan: FleetPlan
     held: Mapping[JobId, Configuration]
+    asked: Mapping[JobId, int]
+    lent: Mapping[JobId, int]
+    """By job, workers of its guarantee that others may have."""
     trouble: str = ""
 
 
@@ -98,7 +101,10 @@ class FleetDesk:
         if self.share is None:
             return None
         trouble = self._trouble or self.share.trouble
-        return FleetState(self.share.terms.budget, self.share.plan(), self.share.held(), trouble)
+        share = self.share
+        return FleetState(
+            share.terms.budget, share.plan(), share.held(), share.asked(), share.loans(), trouble
+        )
 
     def admission(
         self, newcomer: Outlook, jobs: Mapping[str, JobSettings], *, now_s: float

@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from estimator.fleet import Budget, Node, Standing, Tenant, Tenants
 from estimator.fleet.admission import AdmissionPolicy
+from estimator.fleet.lending import LendingTerms
 from services.control.fleet_share import FleetTerms
 from services.settings.group import SettingsGroup
 
@@ -62,6 +63,17 @@ class AdmissionSettings(SettingsGroup):
         return AdmissionPolicy(self.harm_max, self.late_max, self.bill_max)
 
 
+class LendingSettings(SettingsGroup):
+    """How carefully guaranteed and idle GPUs are lent to other jobs."""
+
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """A loan is out only where its owner's need stays below it with this probability."""
+    return_s: NonNegativeFloat = 60.0
+    """From asking a lent GPU back until it is free."""
+    useful_s: NonNegativeFloat = 600.0
+    """A loan that would be called back sooner than this is not begun; one that is out is kept."""
+
+
 class FleetContents(SettingsGroup):
     """The GPUs that the jobs share. Nothing is shared, and nothing runs, where there are none."""
 
@@ -74,6 +86,7 @@ class FleetContents(SettingsGroup):
     tenants: dict[str, TenantSettings] = Field(default_factory=dict)
     """Tenants by name. With none, a job's tenant is only part of its name."""
     admission: AdmissionSettings = AdmissionSettings()
+    lending: LendingSettings = LendingSettings()
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
@@ -87,7 +100,8 @@ class FleetContents(SettingsGroup):
     def terms(self) -> FleetTerms | None:
         """What is shared; None where nothing is."""
         budget = self.budget()
-        return FleetTerms(budget, self._tenants()) if budget.nodes else None
+        lending = LendingTerms(self.lending.level, self.lending.return_s, self.lending.useful_s)
+        return FleetTerms(budget, self._tenants(), lending=lending) if budget.nodes else None
 
     def budget(self) -> Budget:
         """The nodes named, and those counted. Raises InvalidFleet."""
@@ -111,7 +125,8 @@ class FleetSettings(FleetContents):
     """The GPUs that the jobs share. Nothing is shared, and nothing runs, where there are none."""
 
     file: Path | None = None
-    """A YAML file with `gpu_types`, `nodes`, `lost`, `tenants` and `admission`, in the place of those here.
+    """A YAML file with `gpu_types`, `nodes`, `lost`, `tenants`, `admission` and `lending`, in the place of
+    those here.
     It is read again when it changes; one that cannot be used leaves the last good one in force."""
 
     @model_validator(mode="after")

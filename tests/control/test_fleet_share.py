@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from estimator.fleet import Budget, Configuration, JobId, Standing
+from forecasting.forecast import LEVELS, Forecast
+from forecasting.history import TrafficHistory
 from services.control.fleet_share import FleetShare, FleetTerms
 from services.control.loop import JobLoop, Ports
 from services.control.types import Mode, Override, Reason
@@ -16,12 +19,26 @@ from tests.control.fakes import (
     FakeMeter,
     FakePool,
     FakeStore,
-    NoForecasts,
     NoTelemetry,
 )
 from tests.control.worlds import a_policy
 
 TICK_S = 10.0
+
+
+class Ahead:
+    """A forecast of the same rate for ever, sure of itself; None is none at all."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.rate: float | None = None
+
+    def forecast(self, history: TrafficHistory) -> Forecast | None:
+        del history
+        if self.rate is None:
+            return None
+        paths = np.full((len(LEVELS), 60), self.rate)
+        return Forecast(self._clock.at_s, 60.0, paths, "made-up")
 
 
 class Fleet:
@@ -33,6 +50,7 @@ class Fleet:
         self.share = FleetShare(FleetTerms(Budget.counted({"a100": gpus})), interval_s=TICK_S)
         self.meters = {standing.name: FakeMeter(self.clock) for standing in standings}
         self.pools = {standing.name: FakePool(workers) for standing in standings}
+        self.ahead = {standing.name: Ahead(self.clock) for standing in standings}
         self.store = FakeStore()
         self.loops = {standing.name: self.loop(standing) for standing in standings}
 
@@ -41,7 +59,7 @@ class Fleet:
             clock=self.clock,
             leadership=self.leadership,
             meter=self.meters[standing.name],
-            forecasts=NoForecasts(),
+            forecasts=self.ahead[standing.name],
             pool=self.pools[standing.name],
             telemetry=NoTelemetry(),
             store=self.store,
@@ -88,6 +106,7 @@ async def test_when_there_is_not_each_has_its_share_and_is_told_why() -> None:
 
 async def test_a_job_grows_into_its_guarantee_as_the_others_shrink_and_never_are_there_too_many() -> None:
     fleet = Fleet(8, Standing("ads", weight=9.0), Standing("feed", guaranteed=5))
+    fleet.ahead["feed"].rate = 50.0
     fleet.wants(ads=750, feed=50)
     assert await fleet.ticks(3) == {"ads": 7, "feed": 1}
 
@@ -182,3 +201,24 @@ async def test_a_deleted_jobs_gpus_are_free() -> None:
     fleet.share.keep(["ads"])
 
     assert await fleet.ticks(2) == {"ads": 6}
+
+
+async def test_an_idle_guarantee_is_kept_free_where_no_forecast_says_that_it_can_be_lent() -> None:
+    fleet = Fleet(8, Standing("ads", weight=9.0), Standing("feed", guaranteed=5))
+    fleet.wants(ads=750, feed=50)
+
+    assert await fleet.ticks(3) == {"ads": 3, "feed": 1}
+    assert fleet.share.loans() == {JobId("", "feed"): 0}
+
+
+async def test_what_is_lent_comes_back_when_the_forecast_rises_before_the_traffic_does() -> None:
+    fleet = Fleet(8, Standing("ads", weight=9.0), Standing("feed", guaranteed=5))
+    fleet.ahead["feed"].rate = 50.0
+    fleet.wants(ads=750, feed=50)
+    assert await fleet.ticks(3) == {"ads": 7, "feed": 1}
+
+    fleet.ahead["feed"].rate = 290.0
+    after = await fleet.ticks(2)
+
+    assert fleet.share.loans() == {JobId("", "feed"): 2}
+    assert after["ads"] == 5
