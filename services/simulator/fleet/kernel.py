@@ -139,7 +139,8 @@ def _train(
     total_row[at.TRAINED] += done - before
     total_row[at.LATE] += max(0.0, min(done, came(arrived, job, second - const[at.SLO])) - before)
     total_row[at.LAG_AREA] += lag
-    total_row[at.OVER_SLO_S] += 1.0 if second - row[at.HEAD_S] > const[at.SLO] else 0.0
+    if second < const[at.END] and second - row[at.HEAD_S] > const[at.SLO]:
+        total_row[at.OVER_SLO_S] += 1.0
 
 
 @compiled

@@ -25,5 +25,5 @@ NOW, NEXT_EVENT, SCORED_FROM = range(3)
 CLOCK_COLUMNS = 3
 
 # Constants of a run.
-SLO, GRACE, PAUSE = range(3)
-CONSTANTS = 3
+SLO, GRACE, PAUSE, END = range(4)
+CONSTANTS = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,16 +45,24 @@ class FleetTraffic:
 
 def traffic_of(fleet: FleetFile, *, seed: int, days: float | None = None) -> FleetTraffic:
     """Minutes of every job, without telling the future: a trace's bins are held, as `arrivals.py` does."""
+    return sized(fleet, unsized(fleet, seed=seed, days=days))
+
+
+def unsized(fleet: FleetFile, *, seed: int, days: float | None = None) -> FleetTraffic:
+    """The same before any job's traffic is scaled to its size."""
     before = round(fleet.warmup_days * 1440)
     settle = round(fleet.settle_h * 60)
     minutes = before + settle + max(1, round((fleet.days if days is None else days) * 1440))
     start_s = START_S + DAY_S - 60.0 * (before + settle)
     scored_s = start_s + 60.0 * (before + settle)
-    rows = [
-        _sized(job, _minutes(job, place, minutes, start_s, scored_s, seed))
-        for place, job in enumerate(fleet.jobs)
-    ]
+    rows = [_minutes(job, place, minutes, start_s, scored_s, seed) for place, job in enumerate(fleet.jobs)]
     return FleetTraffic(start_s, np.array(rows), before, before + settle)
+
+
+def sized(fleet: FleetFile, traffic: FleetTraffic) -> FleetTraffic:
+    """Each job's traffic at the size that the fleet file gives it."""
+    rows = [_sized(job, rates) for job, rates in zip(fleet.jobs, traffic.minutes, strict=True)]
+    return replace(traffic, minutes=np.array(rows))
 
 
 def workers_needed(job: FleetJob, kind: str, rates: Floats | float) -> Floats:
@@ -80,14 +88,12 @@ def _minutes(
         for crowd in shape.crowds
     )
     noise_seed = 1000 * seed + place if shape.seed is None else shape.seed
-    made = SyntheticTraffic(
-        1.0, shape.diurnal, shape.peak_hour, shape.weekly, shape.noise, crowds, noise_seed
-    )
     middles = start_s + 60.0 * (np.arange(minutes) + 0.5)
-    # Crowds are in the world's time: who shifts a job's day does not shift what happens to it.
     quiet = SyntheticTraffic(1.0, shape.diurnal, shape.peak_hour, shape.weekly, shape.noise, (), noise_seed)
-    lift = made.rates(middles) - quiet.rates(middles)
-    rates: Floats = quiet.rates(middles - 3600 * job.phase_h) + lift
+    rates: Floats = quiet.rates(middles - 3600 * job.phase_h)
+    # Crowds are in the world's time: who shifts a job's day does not shift what happens to it.
+    for crowd in crowds:
+        rates = rates + crowd.lift(middles)
     return rates
 
 

@@ -15,7 +15,7 @@ from services.simulator.trace import Floats
 DRAWS = 8192
 DRAIN_MAX_S = 7 * 86_400
 
-Allotment = NDArray[np.int64]
+Sizes = NDArray[np.int64]
 """Workers by job and type."""
 
 
@@ -35,12 +35,12 @@ class FleetWorld:
         self.end_s = 60 * simulated.shape[1]
         self.gpus = _gpus(fleet)
         self.capacity = np.array([kind.gpus for kind in fleet.gpu_types.values()])
-        self.requested: Allotment = np.zeros(self.rates.shape, dtype=np.int64)
+        self.requested: Sizes = np.zeros(self.rates.shape, dtype=np.int64)
         self.jobs = np.zeros((len(fleet.jobs), at.JOB_COLUMNS))
         self.sums = np.zeros((len(fleet.jobs), at.SUM_COLUMNS))
         self.held_minutes = np.zeros((simulated.shape[1] + 1, len(fleet.kinds)))
         self.clock = np.array([0, NEVER, 60 * (traffic.scored - traffic.first)], dtype=np.int64)
-        self.const = np.array([fleet.slo_s, fleet.drain_s + fleet.tick_s, fleet.pause_s])
+        self.const = np.array([fleet.slo_s, fleet.drain_s + fleet.tick_s, fleet.pause_s, self.end_s])
         self.resizes = np.zeros(len(fleet.jobs), dtype=np.int64)
         self._promised = able(_as_gpus(_guarantees(fleet)), self.rates, self.contention, at.READY)
         self._since = np.full(self.rates.shape, NEVER, dtype=np.int64)
@@ -72,19 +72,19 @@ class FleetWorld:
         """Age of the oldest of them."""
         return np.maximum(self.now_s - self.jobs[:, at.HEAD_S], 0.0)
 
-    def counted(self, *phases: int) -> Allotment:
-        """Workers in these phases, by job and type."""
-        rows = self.gpus[np.isin(self.gpus[:, at.PHASE], phases)]
-        counts = np.zeros(self.rates.shape, dtype=np.int64)
-        np.add.at(counts, (rows[:, at.JOB], rows[:, at.TYPE]), 1)
-        return counts
+    def census(self) -> Counts:
+        """GPUs by phase, job and type; a free one counts for the job that had it last."""
+        jobs, kinds = self.rates.shape
+        rows = self.gpus
+        key = (rows[:, at.PHASE] * jobs + rows[:, at.JOB]) * kinds + rows[:, at.TYPE]
+        return np.bincount(key, minlength=4 * jobs * kinds).reshape(4, jobs, kinds)
 
     def free(self) -> Counts:
         """GPUs of each type that nobody holds."""
-        idle = self.gpus[self.gpus[:, at.PHASE] == at.FREE, at.TYPE]
-        return np.bincount(idle, minlength=len(self.capacity))
+        free: Counts = self.census()[at.FREE].sum(axis=0)
+        return free
 
-    def populate(self, workers: Allotment) -> None:
+    def populate(self, workers: Sizes) -> None:
         """Begin with these workers ready, as if they had always been there; no more than there are GPUs."""
         for job, kind in zip(*np.nonzero(workers), strict=True):
             rows = self._rows(at.FREE, None, kind)[: workers[job, kind]]
@@ -92,13 +92,13 @@ class FleetWorld:
             self.requested[job, kind] = len(rows)
         recount(self.gpus, self.rates, self.contention, self.jobs)
 
-    def ask(self, workers: Allotment, wanted: Allotment | None = None) -> None:
+    def ask(self, workers: Sizes, wanted: Sizes | None = None) -> None:
         """Ask for these sizes. `wanted` is what each job asked its fleet for, which its guarantee answers to.
 
         Workers that start are called off at once, the youngest first; ready ones drain and hold their GPU.
         """
         changed = workers != self.requested
-        if self.is_scored:
+        if self.is_scored and self.now_s < self.end_s:
             self.resizes += changed.any(axis=1)
         for job, kind in zip(*np.nonzero(workers < self.requested), strict=True):
             self._dismiss(job, kind, int(workers[job, kind]))
@@ -119,20 +119,22 @@ class FleetWorld:
             self._start_waiting()
 
     def drain(self) -> None:
-        """After the last arrival: hold every pool and train what is left, charged like the rest.
+        """After the last arrival: train what is left with the pools as they stand, charged like the rest.
 
-        A pool of nobody gets what is free: a sample must not escape its cost.
+        Who is done lets its workers go; a pool of nobody gets its guarantee, or one worker: a sample must not
+        escape its cost.
         """
         deadline = self.now_s + DRAIN_MAX_S
-        while self.lag().max() > 1e-6 * self.arrived[:, -1].max() and self.now_s < deadline:
-            behind = np.flatnonzero((self.lag() > 0) & (self.counted(at.STARTING, at.READY).sum(axis=1) == 0))
-            done = np.flatnonzero((self.lag() <= 0) & (self.requested.sum(axis=1) > 0))
-            if len(behind):
-                sizes = self.requested.copy()
-                sizes[done] = 0
-                sizes[behind, self.rates[behind].argmax(axis=1)] = 1
+        while self.now_s < deadline:
+            behind = self.lag() > 1e-9 * self.arrived[:, -1]
+            if not behind.any():
+                return
+            sizes = np.where(behind[:, None], self.requested, 0)
+            for job in np.flatnonzero(behind & (sizes.sum(axis=1) == 0)):
+                sizes[job, self.rates[job].argmax()] = max(self.fleet.jobs[job].guaranteed, 1)
+            if (sizes != self.requested).any():
                 self.ask(sizes)
-            self.advance(self.now_s + 10)
+            self.advance(self.now_s + 60)
 
     def window(self) -> tuple[Floats, Floats]:
         """Samples trained since the last call, and how busy that kept each job's ready workers."""
@@ -162,9 +164,10 @@ class FleetWorld:
 
     def _start_waiting(self) -> None:
         """Workers that were asked for take the GPUs that are free."""
-        missing = self.requested - self.counted(at.STARTING, at.READY)
+        census = self.census()
+        missing = self.requested - census[at.STARTING] - census[at.READY]
         self._since[missing <= 0] = NEVER
-        for kind in np.flatnonzero((missing > 0).any(axis=0) & (self.free() > 0)):
+        for kind in np.flatnonzero((missing > 0).any(axis=0) & (census[at.FREE].sum(axis=0) > 0)):
             idle = list(self._rows(at.FREE, None, kind))
             waiting = np.flatnonzero(missing[:, kind] > 0)
             for job in waiting[np.argsort(self._since[waiting, kind], kind="stable")]:
@@ -193,14 +196,14 @@ def _gpus(fleet: FleetFile) -> Counts:
     return gpus
 
 
-def _guarantees(fleet: FleetFile) -> Allotment:
+def _guarantees(fleet: FleetFile) -> Sizes:
     sizes = np.zeros((len(fleet.jobs), len(fleet.kinds)), dtype=np.int64)
     for place, job in enumerate(fleet.jobs):
         sizes[place, fleet.kinds.index(job.home)] = job.guaranteed
     return sizes
 
 
-def _as_gpus(sizes: Allotment) -> Counts:
+def _as_gpus(sizes: Sizes) -> Counts:
     """These workers as if each had a GPU of its own."""
     jobs, kinds = np.nonzero(sizes)
     many = sizes[jobs, kinds]

@@ -1,0 +1,108 @@
+"""`penstock`: each job's own planner says what it wishes, and the fleet shares.
+
+Every job has the real rule (`estimator.rules.penstock`) with its own memory and history; what it asks for is its
+wish on the type where it is, told in samples/s for the other types. `estimator.fleet.share` decides for all of
+them. Ticks are half a minute apart instead of ten seconds: the rule plans once a minute anyway, and a hundred
+jobs are then three times cheaper to play.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from estimator.fleet import NOTHING, Budget, Configuration, ShareRules, Standing, Wish, share
+from estimator.fleet.plan import Method
+from estimator.rules.penstock import PenstockMemory, penstock
+from estimator.situation import Limits
+from services.simulator.fleet.file import FleetFile
+from services.simulator.fleet.kernel import Counts
+from services.simulator.fleet.seen import FleetDecision, FleetSeen
+from services.simulator.fleet.traffic import FleetTraffic
+
+TICK_S = 30
+
+
+class PenstockFleet:
+    """The planners' memories, and nothing else."""
+
+    period_s = TICK_S
+
+    def __init__(self, fleet: FleetFile, traffic: FleetTraffic, rules: ShareRules | None = None) -> None:
+        del traffic
+        self._fleet = fleet
+        self._rules = [penstock() for _ in fleet.jobs]
+        self._memory = [PenstockMemory() for _ in fleet.jobs]
+        self._sharing = ShareRules() if rules is None else rules
+        self.budget = budget_of(fleet)
+        self._standings = standings_of(fleet)
+
+    def decide(self, seen: FleetSeen) -> FleetDecision:
+        wishes = [self._wish(job, seen) for job in range(len(self._memory))]
+        plan = share(self.budget, wishes, rules=self._sharing)
+        kinds = self._fleet.kinds
+        sizes = np.zeros(seen.requested.shape, dtype=np.int64)
+        wanted = sizes.copy()
+        for job, allotment in enumerate(plan.allotments):
+            if allotment.given:
+                sizes[job, kinds.index(allotment.given.gpu_type)] = allotment.given.workers
+            if allotment.asked:
+                wanted[job, kinds.index(allotment.asked.gpu_type)] = allotment.asked.workers
+        return FleetDecision(sizes, wanted, plan.method is not Method.WISHES)
+
+    def _wish(self, job: int, seen: FleetSeen) -> Wish:
+        """What the job's planner would take if it were alone, on each of its types."""
+        about, kinds = self._fleet.jobs[job], self._fleet.kinds
+        kind = _where(seen.requested[job], kinds.index(about.home))
+        most = min(about.workers_max, int(seen.capacity[kind]))
+        situation = seen.situation(job, kind, Limits(1, most))
+        sizing, self._memory[job] = self._rules[job].size(situation, self._memory[job])
+        workers = min(max(sizing.workers, 1), most)
+        curves = {
+            name: seen.curve(job, kinds.index(name), int(seen.capacity[kinds.index(name)]))
+            for name in about.rates
+        }
+        demand = float(curves[kinds[kind]][workers])
+        counts = {
+            name: workers if name == kinds[kind] else _fewest(curve, demand) for name, curve in curves.items()
+        }
+        here = int(seen.requested[job, kind])
+        return Wish(
+            job=self._standings[job],
+            workers=counts,
+            curves={name: tuple(curve.tolist()) for name, curve in curves.items()},
+            demand_per_s=demand,
+            current=Configuration(kinds[kind], here) if here else NOTHING,
+            preferred=kinds[kind],
+        )
+
+
+def budget_of(fleet: FleetFile) -> Budget:
+    """The fleet's GPUs as the sharing sees them."""
+    budget = Budget((), {kind: about.price for kind, about in fleet.gpu_types.items()})
+    nodes = [
+        node
+        for kind, about in fleet.gpu_types.items()
+        for node in Budget.counted({kind: about.gpus}, node_gpus=about.node_gpus).nodes
+    ]
+    return Budget(tuple(nodes), budget.prices)
+
+
+def standings_of(fleet: FleetFile) -> tuple[Standing, ...]:
+    """What each job may count on."""
+    return tuple(
+        Standing(
+            job.name, job.tenant, job.weight, job.guaranteed, tuple(job.rates), workers_max=job.workers_max
+        )
+        for job in fleet.jobs
+    )
+
+
+def _where(requested: Counts, home: int) -> int:
+    """The type that a job is on, or its first one while it has nothing."""
+    return int(requested.argmax()) if requested.any() else home
+
+
+def _fewest(curve: np.ndarray[tuple[int], np.dtype[np.float64]], demand: float) -> int:
+    return min(int(np.searchsorted(curve, demand * (1 - 1e-9))), len(curve) - 1)
+
+
