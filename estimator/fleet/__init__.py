@@ -3,6 +3,7 @@
 from estimator.fleet.budget import Budget, Node
 from estimator.fleet.errors import GuaranteesExceedBudget, InvalidFleet, UnknownTenant
 from estimator.fleet.plan import Allotment, Binding, FleetPlan, Method
+from estimator.fleet.sharing import share
 from estimator.fleet.standing import NOTHING, Configuration, JobId, Standing
 from estimator.fleet.tenants import Tenant, Tenants
 from estimator.fleet.wish import DEFAULT_RULES, ShareRules, Wish
@@ -26,4 +27,5 @@ __all__ = [
     "Tenants",
     "UnknownTenant",
     "Wish",
+    "share",
 ]

@@ -50,6 +50,8 @@ class Budget:
     nodes: tuple[Node, ...]
     prices: Mapping[str, float] = field(default_factory=dict)
     """What a GPU of a type costs an hour; 1 where nothing is said."""
+    lost: frozenset[str] = frozenset()
+    """Names of nodes that should be there and are not: they count for what may be promised, not for now."""
 
     def __post_init__(self) -> None:
         names = [node.name for node in self.nodes]
@@ -78,25 +80,46 @@ class Budget:
         return cls(tuple(nodes), dict(prices or {}))
 
     @property
+    def there(self) -> tuple[Node, ...]:
+        """The nodes that are not lost."""
+        return tuple(node for node in self.nodes if node.name not in self.lost)
+
+    @property
     def gpus(self) -> dict[str, int]:
-        """GPUs of each type, in the order in which the nodes name them."""
-        counts: dict[str, int] = {}
-        for node in self.nodes:
-            counts[node.gpu_type] = counts.get(node.gpu_type, 0) + node.gpus
+        """GPUs of each type that are there; 0 for a type whose nodes are all lost."""
+        counts = dict.fromkeys((node.gpu_type for node in self.nodes), 0)
+        for node in self.there:
+            counts[node.gpu_type] += node.gpus
         return counts
+
+    @property
+    def declared(self) -> dict[str, int]:
+        """GPUs of each type, lost nodes included: what guarantees are given on."""
+        return replace(self, lost=frozenset()).gpus
 
     def price(self, gpu_type: str) -> float:
         """What a GPU of this type costs an hour."""
         return self.prices.get(gpu_type, 1.0)
 
+    @property
+    def worth_per_hour(self) -> float:
+        """What all that is there costs an hour."""
+        return sum(node.gpus * self.price(node.gpu_type) for node in self.there)
+
     def without(self, names: Iterable[str]) -> Budget:
-        """The budget when these nodes are gone. A name that is not there is an error: a typo must not read
-        as a loss that nobody minds."""
+        """The budget that never had these nodes.
+
+        A name that is not there is an error: a typo must not read as a loss that nobody minds.
+        """
         gone = frozenset(names)
         unknown = sorted(gone - {node.name for node in self.nodes})
         if unknown:
             raise InvalidFleet(f"there is no node {unknown[0]!r} to take away")
         return replace(self, nodes=tuple(node for node in self.nodes if node.name not in gone))
+
+    def losing(self, names: Iterable[str]) -> Budget:
+        """The same budget while these nodes are lost, those of others' loss included."""
+        return replace(self, lost=self.lost | frozenset(names))
 
     def node_sizes(self, gpu_type: str) -> frozenset[int]:
         """How many GPUs the nodes of a type have."""

@@ -71,6 +71,10 @@ class Standing:
             raise InvalidFleet(
                 f"{label} has workers_min {self.workers_min} above workers_max {self.workers_max}"
             )
+        if 0 < self.guaranteed < self.workers_min:
+            raise InvalidFleet(
+                f"{label} is guaranteed {self.guaranteed} workers but needs {self.workers_min} to run at all"
+            )
         whole = self.gpus_per_worker >= 1 and float(self.gpus_per_worker).is_integer()
         if not (whole or self.gpus_per_worker in FRACTIONS):
             raise InvalidFleet(

@@ -75,7 +75,7 @@ class Tenants:
         }
 
     def _factors(self, owners: Mapping[str, object]) -> dict[str, float]:
-        """The weight of each tenant that has jobs, among those that have; jobs of none stand as a tenant of 1."""
+        """The weight of each tenant that has jobs; jobs of no tenant stand as a tenant of weight 1."""
         known = {tenant.name: tenant for tenant in self.tenants}
         active: dict[str, str] = {}  # name -> parent
         weights = {name: tenant.weight for name, tenant in known.items()}

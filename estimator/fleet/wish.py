@@ -42,10 +42,16 @@ class Wish:
             )
         for kind, workers in self.workers.items():
             if workers < 0:
-                raise InvalidFleet(f"job {self.job.id} wishes {workers} workers on {kind!r}")
+                raise InvalidFleet(f"job {self.job.id} wishes {workers} workers on {kind!r}; it is from 0")
             if not self.curves.get(kind):
                 raise InvalidFleet(
                     f"job {self.job.id} wishes workers on {kind!r} without saying what they train"
+                )
+
+        for kind, curve in self.curves.items():
+            if not (math.isfinite(sum(curve)) and min(curve, default=0.0) >= 0):
+                raise InvalidFleet(
+                    f"job {self.job.id} has no number from 0 somewhere in its curve of {kind!r}"
                 )
 
     @property
@@ -66,6 +72,8 @@ class ShareRules:
     """How near to the optimum is near enough."""
     power: float = 0.5
     """Concavity of the programme's objective: nearer to 0 is fairer, 1 is the most satisfaction in sum."""
+    met: float = 0.5
+    """The part of a job's worth in the programme that it has only when its demand is met in full."""
     counts_max: int = 8
     """Worker counts considered for a job on one type."""
 
@@ -74,6 +82,8 @@ class ShareRules:
             raise InvalidFleet(f"marginal_min is {self.marginal_min}; it is in [0, 1)")
         if not 0 < self.power <= 1:
             raise InvalidFleet(f"power is {self.power}; it is in (0, 1]")
+        if not 0 <= self.met <= 1:
+            raise InvalidFleet(f"met is {self.met}; it is in [0, 1]")
         if self.counts_max < 2 or not self.time_limit_s > 0 or not self.gap >= 0:
             raise InvalidFleet("counts_max is from 2, time_limit_s above 0 and gap from 0")
 
