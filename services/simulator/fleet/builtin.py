@@ -18,7 +18,7 @@ PREFIX = "builtin:"
 LOAD_STEP_MIN = 15
 """The load of a fleet is looked at in steps of this many minutes: a spike of one is absorbed by the SLO."""
 
-REGIONS = ((20.0, 0.6), (4.0, 0.25), (12.0, 0.15))
+REGIONS = ((20.0, 0.45), (4.0, 0.3), (12.0, 0.25))
 """Busiest hour UTC of a region's evening, and its share of the jobs."""
 EVENT_H = 20.5
 """Something happens in the evening that many jobs feel at once: that is when a fleet is short of GPUs."""
@@ -47,13 +47,13 @@ class Recipe:
 
 
 RECIPES: Mapping[str, Recipe] = {
-    "contended": Recipe({"a100": 96, "v100": 128, "t4": 160}, jobs=100, load=1.3, event_share=0.4),
+    "contended": Recipe({"a100": 96, "v100": 128, "t4": 160}, jobs=100, load=1.3, event_share=0.5),
     "calm": Recipe({"a100": 96, "v100": 128, "t4": 160}, jobs=100, load=0.8),
     "shifted": Recipe(
         {"a100": 256}, jobs=40, load=0.8, regions=tuple((hour, 1 / 24) for hour in map(float, range(24)))
     ),
     "small": Recipe(
-        {"a100": 16, "v100": 16}, jobs=10, load=1.3, regions=((6.0, 1.0),), event_share=0.4, event_h=6.0,
+        {"a100": 16, "v100": 16}, jobs=10, load=1.3, regions=((6.0, 1.0),), event_share=0.5, event_h=6.0,
         days=0.5, warmup_days=2.0,
     ),  # fmt: skip
 }
@@ -99,7 +99,7 @@ def _job(place: int, recipe: Recipe, rng: np.random.Generator, trace: Path | Non
     crowded = rng.random() < recipe.crowd_share
     crowd = Crowd(at_hour=float(rng.uniform(0, 24 * recipe.days)), height=float(rng.uniform(0.5, 1.5)))
     felt = rng.random() < recipe.event_share
-    event = Crowd(at_hour=recipe.event_h, height=float(rng.uniform(0.6, 1.2)), rise_s=600.0, fall_s=2400.0)
+    event = Crowd(at_hour=recipe.event_h, height=float(rng.uniform(0.8, 1.6)), rise_s=600.0, fall_s=2400.0)
     shape = Shape(
         peak_hour=peak_hour,
         diurnal=float(rng.uniform(0.35, 0.65)),

@@ -2,8 +2,12 @@
 
 Every job has the real rule (`estimator.rules.penstock`) with its own memory and history; what it asks for is its
 wish on the type where it is, told in samples/s for the other types. `estimator.fleet.share` decides for all of
-them. Ticks are half a minute apart instead of ten seconds: the rule plans once a minute anyway, and a hundred
-jobs are then three times cheaper to play.
+them, once a minute: the rule plans once a minute anyway, and a hundred jobs are then six times cheaper to play
+than with ticks of ten seconds.
+
+A job that changes its type trains nothing until its new workers are ready. So another type counts for less than
+it trains, as if the move had to pay within a quarter of an hour, and a job on the move is left alone until it is
+there.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ from services.simulator.fleet.kernel import Counts
 from services.simulator.fleet.seen import FleetDecision, FleetSeen
 from services.simulator.fleet.traffic import FleetTraffic
 
-TICK_S = 30
+TICK_S = 60
+MOVE_PAYS_WITHIN_S = 900.0
 
 
 class PenstockFleet:
@@ -32,9 +37,11 @@ class PenstockFleet:
         self._fleet = fleet
         self._rules = [penstock() for _ in fleet.jobs]
         self._memory = [PenstockMemory() for _ in fleet.jobs]
-        self._sharing = ShareRules() if rules is None else rules
+        self._sharing = ShareRules(gap=0.01) if rules is None else rules
         self.budget = budget_of(fleet)
         self._standings = standings_of(fleet)
+        self._kept = 1 - min(fleet.startup_late_s + fleet.drain_s, 0.9 * MOVE_PAYS_WITHIN_S) / MOVE_PAYS_WITHIN_S
+        self._moving_until_s = np.zeros(len(fleet.jobs))
 
     def decide(self, seen: FleetSeen) -> FleetDecision:
         wishes = [self._wish(job, seen) for job in range(len(self._memory))]
@@ -47,32 +54,34 @@ class PenstockFleet:
                 sizes[job, kinds.index(allotment.given.gpu_type)] = allotment.given.workers
             if allotment.asked:
                 wanted[job, kinds.index(allotment.asked.gpu_type)] = allotment.asked.workers
+        moved = ((sizes > 0) & (seen.requested == 0)).any(axis=1)
+        self._moving_until_s[moved] = seen.now_s + self._fleet.startup_late_s
         return FleetDecision(sizes, wanted, plan.method is not Method.WISHES)
 
     def _wish(self, job: int, seen: FleetSeen) -> Wish:
         """What the job's planner would take if it were alone, on each of its types."""
         about, kinds = self._fleet.jobs[job], self._fleet.kinds
-        kind = _where(seen.requested[job], kinds.index(about.home))
-        most = min(about.workers_max, int(seen.capacity[kind]))
-        situation = seen.situation(job, kind, Limits(1, most))
+        place = _where(seen.requested[job], kinds.index(about.home))
+        most = min(about.workers_max, int(seen.capacity[place]))
+        situation = seen.situation(job, place, Limits(1, most))
         sizing, self._memory[job] = self._rules[job].size(situation, self._memory[job])
-        workers = min(max(sizing.workers, 1), most)
-        curves = {
-            name: seen.curve(job, kinds.index(name), int(seen.capacity[kinds.index(name)]))
-            for name in about.rates
-        }
-        demand = float(curves[kinds[kind]][workers])
-        counts = {
-            name: workers if name == kinds[kind] else _fewest(curve, demand) for name, curve in curves.items()
-        }
-        here = int(seen.requested[job, kind])
+        workers, here = min(max(sizing.workers, 1), most), int(seen.requested[job, place])
+        demand = float(seen.curve(job, place, workers)[-1])
+        counts: dict[str, int] = {}
+        curves: dict[str, tuple[float, ...]] = {}
+        for name in about.rates:
+            kind = kinds.index(name)
+            curve = seen.curve(job, kind, int(seen.capacity[kind])) * (1.0 if kind == place else self._kept)
+            counts[name] = workers if kind == place else _fewest(curve, demand)
+            curves[name] = tuple(curve[: max(counts[name], here, about.guaranteed) + 2].tolist())
         return Wish(
             job=self._standings[job],
             workers=counts,
-            curves={name: tuple(curve.tolist()) for name, curve in curves.items()},
+            curves=curves,
             demand_per_s=demand,
-            current=Configuration(kinds[kind], here) if here else NOTHING,
-            preferred=kinds[kind],
+            current=Configuration(kinds[place], here) if here else NOTHING,
+            pinned=bool(here and seen.now_s < self._moving_until_s[job]),
+            preferred=kinds[place],
         )
 
 

@@ -64,18 +64,21 @@ def simulate_fleet(
 
 
 def first_sizes(fleet: FleetFile, traffic: FleetTraffic) -> Sizes:
-    """At 80 % of its capacity for the first minute, job by job, on the first of its types with room."""
+    """At 80 % of its capacity for the first minute, job by job, on the first of its types with room for that;
+    where none has it, on the one with the most."""
     free = {kind: about.gpus for kind, about in fleet.gpu_types.items()}
     sizes = np.zeros((len(fleet.jobs), len(fleet.kinds)), dtype=np.int64)
     for place, job in enumerate(fleet.jobs):
         rate = float(traffic.simulated[place, 0]) / START_UTILISATION
-        for kind in job.rates:
-            needed = float(workers_needed(job, kind, rate))
-            wanted = int(min(np.ceil(needed), job.workers_max)) if np.isfinite(needed) else job.workers_max
-            if 0 < free[kind]:
-                sizes[place, fleet.kinds.index(kind)] = min(max(wanted, 1), free[kind])
-                free[kind] -= min(max(wanted, 1), free[kind])
-                break
+        wanted = {
+            kind: max(1, int(np.ceil(min(float(workers_needed(job, kind, rate)), job.workers_max))))
+            for kind in job.rates
+        }
+        roomy = [kind for kind in job.rates if free[kind] >= wanted[kind]]
+        kind = roomy[0] if roomy else max(job.rates, key=lambda kind: free[kind] * job.rates[kind])
+        workers = min(wanted[kind], free[kind])
+        sizes[place, fleet.kinds.index(kind)] = workers
+        free[kind] -= workers
     return sizes
 
 
