@@ -17,7 +17,7 @@ def balanced(needs: Floats, capacity: Floats) -> tuple[float, Floats]:
 
     >>> load, parts = balanced(np.array([[2.0, 4.0], [np.inf, 3.0]]), np.array([4.0, 4.0]))
     >>> round(load, 3), parts.round(2).tolist()
-    (0.7, [[1.0, 0.0], [0.0, 1.0]])
+    (0.75, [[1.0, 0.0], [0.0, 1.0]])
     """
     jobs, kinds = needs.shape
     may = np.isfinite(needs)

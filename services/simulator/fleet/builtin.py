@@ -18,7 +18,7 @@ PREFIX = "builtin:"
 LOAD_STEP_MIN = 15
 """The load of a fleet is looked at in steps of this many minutes: a spike of one is absorbed by the SLO."""
 
-REGIONS = ((20.0, 0.45), (4.0, 0.3), (12.0, 0.25))
+REGIONS = ((20.0, 0.7), (4.0, 0.15), (12.0, 0.15))
 """Busiest hour UTC of a region's evening, and its share of the jobs."""
 EVENT_H = 20.5
 """Something happens in the evening that many jobs feel at once: that is when a fleet is short of GPUs."""
@@ -50,12 +50,18 @@ RECIPES: Mapping[str, Recipe] = {
     "contended": Recipe({"a100": 96, "v100": 128, "t4": 160}, jobs=100, load=1.3, event_share=0.5),
     "calm": Recipe({"a100": 96, "v100": 128, "t4": 160}, jobs=100, load=0.8),
     "shifted": Recipe(
-        {"a100": 256}, jobs=40, load=0.8, regions=tuple((hour, 1 / 24) for hour in map(float, range(24)))
+        {"a100": 128}, jobs=24, load=0.8, regions=tuple((hour, 1 / 24) for hour in map(float, range(24)))
     ),
     "small": Recipe(
-        {"a100": 16, "v100": 16}, jobs=10, load=1.3, regions=((6.0, 1.0),), event_share=0.5, event_h=6.0,
-        days=0.5, warmup_days=2.0,
-    ),  # fmt: skip
+        {"a100": 16, "v100": 16},
+        jobs=10,
+        load=1.3,
+        regions=((6.0, 1.0),),
+        event_share=0.5,
+        event_h=6.0,
+        days=0.5,
+        warmup_days=2.0,
+    ),
 }
 
 
@@ -128,7 +134,8 @@ def _loaded(fleet: FleetFile, raw: FleetTraffic, load: float) -> FleetFile:
     for _ in range(3):
         peak = float(load_of(fleet, sized(fleet, raw).judged).max())
         jobs = tuple(
-            job.model_copy(update={"peak_workers": (job.peak_workers or 1.0) * load / peak}) for job in fleet.jobs
+            job.model_copy(update={"peak_workers": (job.peak_workers or 1.0) * load / peak})
+            for job in fleet.jobs
         )
         fleet = fleet.model_copy(update={"jobs": jobs})
     return fleet
@@ -154,5 +161,3 @@ def _needs(fleet: FleetFile, rates: Floats) -> Floats:
             for job, rate in zip(fleet.jobs, rates, strict=True)
         ]
     )
-
-

@@ -26,7 +26,7 @@ class FleetFigures:
     cost: float
     """GPU-hours at each type's price."""
     guarantee_breach_job_s: float
-    """Job-seconds in which a job wanted its guarantee and held less, beyond the time that making room takes."""
+    """Job-seconds in which a job wanted its guarantee and held less, for longer than making room takes."""
     guarantees_broken: int
     """Jobs to which that happened."""
     contention: float

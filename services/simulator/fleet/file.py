@@ -121,7 +121,7 @@ class FleetFile(Frozen):
     """Scored, after `settle_h` hours that run unscored."""
     settle_h: NonNegativeFloat = 1.0
     profile_error: NonNegativeFloat = 0.05
-    """How far off the one-GPU rates are that policies are told (lognormal), until a job has run on the type."""
+    """How far off (lognormal) the one-GPU rates are that policies are told until a job has run there."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -159,7 +159,7 @@ class FleetFile(Frozen):
 
 
 def load_fleet(path: Path) -> FleetFile:
-    """The fleet in a YAML file; traces are found from its directory. Raises FleetInvalid, all mistakes at once."""
+    """The fleet in a YAML file; traces are found from its directory. Raises FleetInvalid."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -187,6 +187,8 @@ def fleet_of(content: dict[str, Any], *, source: str = "fleet") -> FleetFile:
             rule = mistake["msg"].removeprefix("Value error, ")
             if mistake["type"] == "extra_forbidden":
                 rule = "no such setting; see docs/fleet.md for those that there are"
-            given = "" if isinstance(mistake["input"], dict | FleetFile) else f" (given: {mistake['input']!r})"
+            given = (
+                "" if isinstance(mistake["input"], dict | FleetFile) else f" (given: {mistake['input']!r})"
+            )
             lines.append(f"  {place}: {rule}{given}")
         raise FleetInvalid("\n".join(lines)) from error

@@ -42,7 +42,10 @@ def quotas_of(fleet: FleetFile, peaks: Floats) -> tuple[Counts, Counts]:
     """The type and the GPUs of each job."""
     needs = np.array(
         [
-            [workers_needed(job, kind, peak / TARGET) if kind in job.rates else np.inf for kind in fleet.kinds]
+            [
+                workers_needed(job, kind, peak / TARGET) if kind in job.rates else np.inf
+                for kind in fleet.kinds
+            ]
             for job, peak in zip(fleet.jobs, peaks, strict=True)
         ]
     )
@@ -52,7 +55,7 @@ def quotas_of(fleet: FleetFile, peaks: Floats) -> tuple[Counts, Counts]:
     quotas = np.zeros(len(kinds), dtype=np.int64)
     for kind, name in enumerate(fleet.kinds):
         here = np.flatnonzero(kinds == kind)
-        least = np.array([_least(fleet, job, name) for job in here], dtype=np.float64)
+        least = np.array([_least(fleet, int(job), name) for job in here], dtype=np.float64)
         weights = np.array([fleet.jobs[job].weight for job in here])
         quotas[here] = dealt(int(capacity[kind]), least, needs[here, kind], weights)
     return kinds, quotas
@@ -127,5 +130,3 @@ def _shrunk(holds: Counts, wanted: int, order: list[int]) -> Counts:
     for kind in reversed(order):
         kept[kind] -= min(kept[kind], max(int(kept.sum()) - wanted, 0))
     return kept
-
-

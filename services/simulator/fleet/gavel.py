@@ -1,12 +1,12 @@
 """`gavel`: heterogeneity-aware max-min fairness over time fractions, in rounds (Narayanan et al., OSDI'20).
 
-Maximise the least of  scale_j / weight_j · throughput_j(X) / throughput_j(X_equal)  with X_jk the fraction of
-time that job j has `scale_j` workers of type k: fractions of a job add up to at most 1, GPUs of a type to what
-there is. Each round of six minutes gives GPUs to the pairs of job and type that lag most behind their
+Maximise the least of  scale_j / weight_j · throughput_j(X) / throughput_j(X_equal)  with X_jk the fraction
+of time that job j has `scale_j` workers of type k: fractions of a job add up to at most 1, GPUs of a type to
+what there is. Each round of six minutes gives GPUs to the pairs of job and type that lag most behind their
 fraction: priority = X_jk / share of time received, a job with all its workers or none.
 
-Ours, since a stream is no batch job: `scale_j` is what an HPA would ask for at that moment (Gavel's jobs have a
-fixed one), and the time received is that of the last ten rounds, since fractions move with the traffic.
+Ours, since a stream is no batch job: `scale_j` is what an HPA would ask for at that moment (Gavel's jobs have
+a fixed one), and the time received is that of the last ten rounds, since fractions move with the traffic.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def fair_fractions(speeds: Floats, scale: Counts, weights: Floats, capacity: Cou
     for kind in range(kinds):
         rows[2 * jobs + kind, kind:many:kinds] = scale
     bounds = [(0.0, 1.0 if speed > 0 else 0.0) for speed in speeds.ravel()]
-    least = linprog(np.append(np.zeros(many), -1.0), rows, limits, bounds=[*bounds, (0.0, None)], method="highs")
+    least = linprog(
+        np.append(np.zeros(many), -1.0), rows, limits, bounds=[*bounds, (0.0, None)], method="highs"
+    )
     if least.x is None:
         raise RuntimeError(f"Gavel's programme was not solved: {least.message}")
     level = float(least.x[-1]) * (1 - 1e-9)

@@ -1,7 +1,7 @@
 """Kubernetes' HPA on every job of a fleet, each on its own, every 15 s; all jobs at once, for speed.
 
-The same numbers as `estimator.rules.hpa` and `horizontal` (a test holds them against each other). In a fleet's
-world the ready workers of a job share its stream evenly, so each worker's average is the job's.
+The same numbers as `estimator.rules.hpa` and `horizontal` (a test holds them against each other). In a
+fleet's world the ready workers of a job share its stream evenly, so each worker's average is the job's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class HpaJobs:
         # Changes are 15 s apart, so the rate limits count from the present size: 4 pods or 100 % up.
         stable = np.minimum(stable, np.maximum(current + UP_PODS, 2 * current))
         outside = (current > self.most) | (current < 1)
-        return np.where(outside, np.clip(current, 1, self.most), np.clip(stable, 1, self.most))
+        wanted: Counts = np.where(outside, np.clip(current, 1, self.most), np.clip(stable, 1, self.most))
+        return wanted
 
 
 def desired_by_usage(usage: Floats, ready: Counts, unready: Counts, current: Counts, target: float) -> Counts:

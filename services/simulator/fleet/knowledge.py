@@ -1,4 +1,4 @@
-"""What is known of one-GPU rates: a profile's word at first, and the job's own steps once it has run there."""
+"""What is known of one-GPU rates: a profile's word at first, the job's own steps once it has run there."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """`penstock`: each job's own planner says what it wishes, and the fleet shares.
 
-Every job has the real rule (`estimator.rules.penstock`) with its own memory and history; what it asks for is its
-wish on the type where it is, told in samples/s for the other types. `estimator.fleet.share` decides for all of
-them, once a minute: the rule plans once a minute anyway, and a hundred jobs are then six times cheaper to play
-than with ticks of ten seconds.
+Every job has the real rule (`estimator.rules.penstock`) with its own memory and history; what it asks for is
+its wish on the type where it is, told in samples/s for the other types. `estimator.fleet.share` decides for
+all of them, once a minute: the rule plans once a minute anyway, and a hundred jobs are then six times cheaper
+to play than with ticks of ten seconds.
 
-A job that changes its type trains nothing until its new workers are ready. So another type counts for less than
-it trains, as if the move had to pay within a quarter of an hour, and a job on the move is left alone until it is
-there.
+A job that changes its type trains nothing until its new workers are ready. So another type counts for less
+than it trains, as if the move had to pay within a quarter of an hour, and a job on the move is left alone
+until it is there.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from services.simulator.fleet.traffic import FleetTraffic
 
 TICK_S = 60
 MOVE_PAYS_WITHIN_S = 900.0
+SOLVE_S = 60.0
+"""A live tick gives the programme two seconds. Here a busy machine must not change what is decided."""
 
 
 class PenstockFleet:
@@ -37,10 +39,12 @@ class PenstockFleet:
         self._fleet = fleet
         self._rules = [penstock() for _ in fleet.jobs]
         self._memory = [PenstockMemory() for _ in fleet.jobs]
-        self._sharing = ShareRules(gap=0.01) if rules is None else rules
+        self._sharing = ShareRules(gap=0.01, time_limit_s=SOLVE_S) if rules is None else rules
         self.budget = budget_of(fleet)
         self._standings = standings_of(fleet)
-        self._kept = 1 - min(fleet.startup_late_s + fleet.drain_s, 0.9 * MOVE_PAYS_WITHIN_S) / MOVE_PAYS_WITHIN_S
+        self._kept = (
+            1 - min(fleet.startup_late_s + fleet.drain_s, 0.9 * MOVE_PAYS_WITHIN_S) / MOVE_PAYS_WITHIN_S
+        )
         self._moving_until_s = np.zeros(len(fleet.jobs))
 
     def decide(self, seen: FleetSeen) -> FleetDecision:
@@ -113,5 +117,3 @@ def _where(requested: Counts, home: int) -> int:
 
 def _fewest(curve: np.ndarray[tuple[int], np.dtype[np.float64]], demand: float) -> int:
     return min(int(np.searchsorted(curve, demand * (1 - 1e-9))), len(curve) - 1)
-
-

@@ -37,9 +37,7 @@ class FleetRun:
     """Workers requested by minute and job."""
 
 
-def simulate_fleet(
-    policy: FleetPolicy, fleet: FleetFile, traffic: FleetTraffic, *, seed: int
-) -> FleetRun:
+def simulate_fleet(policy: FleetPolicy, fleet: FleetFile, traffic: FleetTraffic, *, seed: int) -> FleetRun:
     """Play the fleet under one policy, then drain what is left."""
     world = FleetWorld(fleet, traffic, seed=seed)
     world.populate(first_sizes(fleet, traffic))
@@ -132,7 +130,7 @@ class _Eyes:
         )
 
     def _starting(self, begins_s: float, census: Counts) -> tuple[tuple[float, ...], ...]:
-        """When each worker that does not train yet was asked for; one without a GPU counts as asked for now."""
+        """When each worker that does not train yet was asked for; now, for one that has no GPU yet."""
         world = self._world
         since: list[list[float]] = [[] for _ in world.fleet.jobs]
         for row in world.gpus[world.gpus[:, at.PHASE] == at.STARTING]:

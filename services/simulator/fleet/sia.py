@@ -1,12 +1,13 @@
 """`sia`: one configuration a job by an integer programme, every minute (Jayaram Subramanya et al., SOSP'23).
 
-Minimise  Σ_j w_j Σ_c x_jc · (r_jc · G_jc)^p + 1.1 · Σ_j w_j (1 - Σ_c x_jc)  with p = -0.5, x binary, at most one
-configuration c = (type, n) a job and GPUs of a type within what there is. G is goodput over the job's least one;
-n is 1, 2, 4, ... up to a node and whole nodes after that, at most twice what the job ever had. A configuration
-that is not the present one is worth r = (age - restarts · S) / (age + S) of it, S being what a restart costs.
+Minimise  Σ_j w_j Σ_c x_jc · (r_jc · G_jc)^p + 1.1 · Σ_j w_j (1 - Σ_c x_jc)  with p = -0.5, x binary, at most
+one configuration c = (type, n) a job and GPUs of a type within what there is. G is goodput over the job's
+least one; n is 1, 2, 4, ... up to a node and whole nodes after that, at most twice what the job ever had. A
+configuration that is not the present one is worth r = (age - restarts · S) / (age + S) of it, S being what a
+restart costs.
 
 Ours, since a stream is no batch job: goodput is what can be used, min(C(n), rate/0.85 + backlog/60 s), and of
-configurations that are worth the same the one with fewer GPUs is taken, so that idle GPUs are given back.
+configurations that are worth the same the one with fewer GPUs is taken.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Sia:
 
     def decide(self, seen: FleetSeen) -> FleetDecision:
         if self._began_s is None:
-            self._began_s = seen.now_s - 86_400.0 * seen.fleet.warmup_days
+            self._began_s = seen.now_s - 86_400.0 * max(seen.fleet.warmup_days, 1.0)  # no job is new here
         self._most = np.maximum(self._most, seen.requested.sum(axis=1))
         demand = seen.rate_per_s / UTILISATION + seen.lag / CATCH_UP_S
         table = self._table(seen, demand)
@@ -112,7 +113,10 @@ def solve(table: Table, weights: Floats, capacity: Counts) -> np.ndarray[tuple[i
         cost,
         integrality=np.ones(many),
         bounds=Bounds(0, 1),
-        constraints=[LinearConstraint(once, ub=1.0), LinearConstraint(within, ub=capacity.astype(np.float64))],
+        constraints=[
+            LinearConstraint(once, ub=1.0),
+            LinearConstraint(within, ub=capacity.astype(np.float64)),
+        ],
         options={"mip_rel_gap": GAP, "time_limit": TIME_LIMIT_S},
     )
     if found.x is None:

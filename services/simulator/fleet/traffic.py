@@ -55,7 +55,10 @@ def unsized(fleet: FleetFile, *, seed: int, days: float | None = None) -> FleetT
     minutes = before + settle + max(1, round((fleet.days if days is None else days) * 1440))
     start_s = START_S + DAY_S - 60.0 * (before + settle)
     scored_s = start_s + 60.0 * (before + settle)
-    rows = [_minutes(job, place, minutes, start_s, scored_s, seed) for place, job in enumerate(fleet.jobs)]
+    rows = [
+        _minutes(job, minutes, start_s, scored_s, seed=1000 * seed + place)
+        for place, job in enumerate(fleet.jobs)
+    ]
     return FleetTraffic(start_s, np.array(rows), before, before + settle)
 
 
@@ -77,18 +80,16 @@ def workers_needed(job: FleetJob, kind: str, rates: Floats | float) -> Floats:
     return least
 
 
-def _minutes(
-    job: FleetJob, place: int, minutes: int, start_s: float, scored_s: float, seed: int
-) -> Floats:
+def _minutes(job: FleetJob, minutes: int, start_s: float, scored_s: float, *, seed: int) -> Floats:
     if job.trace is not None:
-        return _from_trace(job, minutes, seed + place)
+        return _from_trace(job, minutes, seed)
     shape = job.shape or Shape()
     crowds = tuple(
         FlashCrowd(scored_s + 3600 * crowd.at_hour, crowd.height, crowd.rise_s, crowd.fall_s)
         for crowd in shape.crowds
     )
-    noise_seed = 1000 * seed + place if shape.seed is None else shape.seed
-    middles = start_s + 60.0 * (np.arange(minutes) + 0.5)
+    noise_seed = seed if shape.seed is None else shape.seed
+    middles: Floats = start_s + 60.0 * (np.arange(minutes, dtype=np.float64) + 0.5)
     quiet = SyntheticTraffic(1.0, shape.diurnal, shape.peak_hour, shape.weekly, shape.noise, (), noise_seed)
     rates: Floats = quiet.rates(middles - 3600 * job.phase_h)
     # Crowds are in the world's time: who shifts a job's day does not shift what happens to it.

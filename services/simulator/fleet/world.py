@@ -66,7 +66,8 @@ class FleetWorld:
         """Samples of each job that came before second `at_s` of the world."""
         minute, second = divmod(min(at_s, self.end_s), 60)
         after: Floats = self.arrived[:, min(minute + 1, self.arrived.shape[1] - 1)]
-        return self.arrived[:, minute] + second / 60 * (after - self.arrived[:, minute])
+        came: Floats = self.arrived[:, minute] + second / 60 * (after - self.arrived[:, minute])
+        return came
 
     def oldest_s(self) -> Floats:
         """Age of the oldest of them."""
@@ -168,7 +169,7 @@ class FleetWorld:
         missing = self.requested - census[at.STARTING] - census[at.READY]
         self._since[missing <= 0] = NEVER
         for kind in np.flatnonzero((missing > 0).any(axis=0) & (census[at.FREE].sum(axis=0) > 0)):
-            idle = list(self._rows(at.FREE, None, kind))
+            idle = list(self._rows(at.FREE, None, int(kind)))
             waiting = np.flatnonzero(missing[:, kind] > 0)
             for job in waiting[np.argsort(self._since[waiting, kind], kind="stable")]:
                 for row in idle[: missing[job, kind]]:
@@ -219,4 +220,3 @@ def _startups(fleet: FleetFile, seed: int) -> Floats:
     rng = np.random.default_rng([seed, 5])
     times: Floats = fleet.startup_s.median * np.exp(fleet.startup_s.sigma * rng.standard_normal(DRAWS))
     return np.ceil(times)
-
