@@ -122,5 +122,5 @@ class Budget:
         return replace(self, lost=self.lost | frozenset(names))
 
     def node_sizes(self, gpu_type: str) -> frozenset[int]:
-        """How many GPUs the nodes of a type have."""
-        return frozenset(node.gpus for node in self.nodes if node.gpu_type == gpu_type)
+        """How many GPUs the nodes of a type have, those that are lost left out."""
+        return frozenset(node.gpus for node in self.there if node.gpu_type == gpu_type)

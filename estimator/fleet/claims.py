@@ -85,8 +85,8 @@ def claims_of(
         ids = [wish.id for wish in wishes]
         twice = next(job for job in ids if ids.count(job) > 1)
         raise InvalidFleet(f"job {twice} wishes twice; jobs of one name need tenants to tell them apart")
-    there = budget.gpus
-    return [_claim(wish, weights[wish.id], there, homes.get(wish.id, ""), budget) for wish in wishes]
+    largest = {kind: max(budget.node_sizes(kind), default=0) for kind in budget.gpus}
+    return [_claim(wish, weights[wish.id], largest, homes.get(wish.id, ""), budget) for wish in wishes]
 
 
 def searchable(claim: Claim) -> Claim:
@@ -97,12 +97,12 @@ def searchable(claim: Claim) -> Claim:
     return replace(claim, curves=rising, rising=True)
 
 
-def _claim(wish: Wish, weight: float, there: Mapping[str, int], home: str, budget: Budget) -> Claim:
+def _claim(wish: Wish, weight: float, largest: Mapping[str, int], home: str, budget: Budget) -> Claim:
     job = wish.job
     most = {
         kind: min(max(workers, job.workers_min) if workers else 0, job.workers_max)
         for kind, workers in wish.workers.items()
-        if there.get(kind, 0) >= job.gpus_per_worker and job.may_use(kind)
+        if largest.get(kind, 0) >= job.gpus_per_worker and job.may_use(kind)
     }
     kinds = most.keys() | ({wish.current.gpu_type} & wish.curves.keys())
     curves = {kind: curve for kind, curve in wish.curves.items() if kind in kinds}

@@ -86,7 +86,7 @@ def fleets(
     for wish in asked:
         held[wish.job.gpu_types[0]] += int(-(-wish.job.gpus(wish.job.guaranteed) // 1))
     counts = {kind: held[kind] + draw(st.integers(0, 20)) for kind in types}
-    return Budget.counted(counts, node_gpus=draw(st.sampled_from((1, 4, 8)))), asked
+    return Budget.counted(counts, node_gpus=draw(st.sampled_from((4, 8)))), asked
 
 
 def trained(wish: Wish, at: Configuration) -> float:

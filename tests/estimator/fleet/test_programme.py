@@ -27,7 +27,7 @@ from estimator.fleet.programme import Solution, Unsolved, solved
 from estimator.fleet.tenants import Tenants
 from tests.estimator.fleet.fleets import TYPES, fleets, linear, verify, wishing
 
-some = settings(max_examples=40, deadline=None)
+some = settings(max_examples=30, deadline=None)
 EXACT_RULES = ShareRules(gap=0.0)
 
 

@@ -28,7 +28,7 @@ from estimator.fleet import (
 from tests.estimator.fleet.fleets import fleets, linear, satisfied, verify, wishing
 
 ONE = ("a100",)
-some = settings(max_examples=60, deadline=None)
+some = settings(max_examples=50, deadline=None)
 
 
 def counts(plan: FleetPlan) -> list[int]:

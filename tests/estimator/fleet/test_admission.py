@@ -1,0 +1,137 @@
+"""What one more job, or some nodes fewer, would do to everybody."""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.fleet import Binding, Budget, InvalidFleet, JobId, Standing
+from estimator.fleet.admission import AdmissionPolicy, Verdict, admitted
+from estimator.fleet.budget_what_if import with_nodes_fewer, with_other_budget
+from estimator.fleet.future import Outlook, played
+from tests.estimator.fleet.fleets import linear, wishing
+
+HOUR = 3600.0
+DAY, WEEK = 24, 168
+CLUSTER = Budget.counted({"a100": 8}, node_gpus=4, prices={"a100": 2.0})
+
+
+def outlook(name: str, *workers: int, **standing: object) -> Outlook:
+    """A job that needs so many workers in each hour."""
+    job = Standing(name, **standing)  # type: ignore[arg-type]
+    return Outlook(job, {"a100": linear(10.0, 8)}, tuple(10.0 * count for count in workers))
+
+
+def test_a_job_that_fits_beside_the_others_is_accepted_and_its_bill_told() -> None:
+    answer = admitted(
+        outlook("new", *[2] * WEEK), [outlook("old", *[4] * WEEK)], CLUSTER, horizons=(DAY, WEEK), step_s=HOUR
+    )
+
+    assert answer.verdict is Verdict.ACCEPT
+    day, week = answer.outcomes
+    assert day.bill_before == pytest.approx(24 * 8.0)
+    assert day.bill_after == pytest.approx(24 * 12.0)
+    assert week.bill_after == pytest.approx(7 * day.bill_after)
+    assert week.effects[0].harm == 0.0
+
+
+def test_a_job_that_would_make_others_late_for_good_is_refused_with_their_names() -> None:
+    answer = admitted(
+        outlook("new", *[6] * DAY), [outlook("old", *[6] * DAY)], CLUSTER, horizons=(DAY,), step_s=HOUR
+    )
+
+    assert answer.verdict is Verdict.REFUSE
+    assert "job old would be late with" in answer.why
+    assert answer.outcomes[0].effects[0].harm > 0.5
+
+
+def test_a_job_that_would_harm_only_now_is_queued_until_the_others_need_less() -> None:
+    answer = admitted(
+        outlook("new", *[6] * DAY),
+        [outlook("old", *[6] * 10, *[1] * 14)],
+        CLUSTER,
+        horizons=(DAY,),
+        step_s=HOUR,
+    )
+
+    assert answer.verdict is Verdict.QUEUE
+    assert answer.start_s == 12 * HOUR
+
+
+def test_a_guarantee_that_does_not_fit_is_refused_whatever_the_forecasts_say() -> None:
+    answer = admitted(
+        outlook("new", 0, guaranteed=5),
+        [outlook("old", 0, guaranteed=4)],
+        CLUSTER,
+        horizons=(DAY,),
+        step_s=HOUR,
+    )
+
+    assert answer.verdict is Verdict.REFUSE
+    assert "9 of a100 against 8" in answer.why
+
+
+def test_a_bill_beyond_the_policy_is_an_objection() -> None:
+    answer = admitted(
+        outlook("new", *[2] * DAY),
+        [outlook("old", *[4] * DAY)],
+        CLUSTER,
+        horizons=(DAY,),
+        step_s=HOUR,
+        policy=AdmissionPolicy(bill_max=200.0),
+    )
+
+    assert "the fleet would cost" in answer.why
+
+
+def test_a_job_that_is_there_already_cannot_come_in_again() -> None:
+    with pytest.raises(InvalidFleet, match="in the fleet already"):
+        admitted(outlook("old", 1), [outlook("old", 1)], CLUSTER, horizons=(1,), step_s=HOUR)
+
+
+def test_a_future_without_contention_is_late_with_nothing() -> None:
+    future = played(CLUSTER, [outlook("a", 4, 8, 2)], steps=3, step_s=HOUR)
+
+    assert future.late_share() == 0.0
+    assert future.contended == ((), (), ())
+
+
+def test_what_is_not_trained_in_one_hour_makes_the_next_one_late() -> None:
+    future = played(CLUSTER, [outlook("a", 16, 0, 1)], steps=3, step_s=HOUR)
+    fate = future.fates[JobId("", "a")]
+
+    assert fate.late[0] == pytest.approx(0.983 * 160.0 * HOUR, rel=0.01)
+    assert fate.late[2] == 0.0
+
+
+def test_two_nodes_fewer_tells_who_suffers_most_first() -> None:
+    wishes = [wishing("light", 4), wishing("heavy", 4, weight=3.0), wishing("held", 2, guaranteed=2)]
+    budget = Budget.counted({"a100": 10}, node_gpus=2)
+    answer = with_nodes_fewer(budget, ["a100-0", "a100-1"], wishes)
+
+    assert [str(change.job) for change in answer.changes] == ["light", "heavy"]
+    assert answer.changes[0].loss > 0
+    assert answer.after.of(JobId("", "held")).binding is Binding.WISH
+    assert answer.after.prices["a100"] > 0
+
+
+def test_a_node_that_is_not_there_cannot_be_taken_away() -> None:
+    with pytest.raises(InvalidFleet, match="no node 'a100-9'"):
+        with_nodes_fewer(CLUSTER, ["a100-9"], [wishing("a", 1)])
+
+
+def test_a_larger_budget_shows_who_gains() -> None:
+    wishes = [wishing("a", 8), wishing("b", 8)]
+    answer = with_other_budget(CLUSTER, Budget.counted({"a100": 12}), wishes)
+
+    assert [change.loss for change in answer.changes] == [-0.25, -0.25]
+
+
+def test_the_shadow_price_is_what_one_more_gpu_adds_to_the_weighted_satisfaction() -> None:
+    answer = with_other_budget(CLUSTER, Budget.counted({"a100": 9}), [wishing("a", 8), wishing("b", 8)])
+    gained = sum(
+        change.after.satisfaction * change.after.weight - change.before.satisfaction * change.before.weight
+        for change in answer.changes
+    )
+
+    assert answer.before.prices == {"a100": pytest.approx(gained)}
+    assert answer.before.of(JobId("", "a")).worth == {"a100": pytest.approx(0.125)}
