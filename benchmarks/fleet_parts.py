@@ -9,15 +9,10 @@ from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
+from benchmarks.fleet_programme import fleet, timed, unsolved
 from benchmarks.throughput_worlds import CURVE_WORKERS, CurveWorld
-from estimator.fleet import Budget, ShareRules, Standing, Wish
-from estimator.fleet.claims import claims_of, searchable
-from estimator.fleet.configurations import Choice, Terms, choices_of
-from estimator.fleet.guarantees import homes_of
-from estimator.fleet.programme import solved
-from estimator.fleet.tenants import Tenants
+from estimator.fleet import FleetPlan, ShareRules
 from estimator.throughput.gpu_types import GpuTypes, Guess
 from services.simulator.families import true_curve
 from services.simulator.fleet.builtin import builtin_fleet
@@ -33,7 +28,7 @@ SEEN_AT = ((2, 0.5), (3, 0.7), (4, 0.8), (6, 0.6))
 """Workers and load of the windows on the type that was seen."""
 JUDGED_AT = (1, 2, 4, 8, 12)
 PROFILE_NOISE = 0.03
-JOBS, KINDS, COUNTS = 500, 3, 8
+COUNTS = 8
 
 
 def multiplexing(options: argparse.Namespace) -> Flat:
@@ -42,13 +37,13 @@ def multiplexing(options: argparse.Namespace) -> Flat:
     With room for everybody each job has its wish, so its lateness is that of its separate plan; the fleet
     needs the most that are held at once, separate pools the most of each. The peer is an HPA per job.
     """
-    fleet = builtin_fleet("shifted", seed=options.seed)
+    shifted = builtin_fleet("shifted", seed=options.seed)
     roomy = {
-        kind: about.model_copy(update={"gpus": 4 * about.gpus}) for kind, about in fleet.gpu_types.items()
+        kind: about.model_copy(update={"gpus": 4 * about.gpus}) for kind, about in shifted.gpu_types.items()
     }
-    fleet = fleet.model_copy(update={"gpu_types": roomy})
-    flat: Flat = {"multiplexing_jobs": float(len(fleet.jobs))}
-    verdict = judge_fleet("shifted", fleet, ["penstock", "fcfs"], seed=options.seed)
+    shifted = shifted.model_copy(update={"gpu_types": roomy})
+    flat: Flat = {"multiplexing_jobs": float(len(shifted.jobs))}
+    verdict = judge_fleet("shifted", shifted, ["penstock", "fcfs"], seed=options.seed)
     for judged in verdict.judged:
         together, apart = _together(judged.run), float(judged.run.sizes.max(axis=0).sum())
         flat |= {
@@ -116,58 +111,25 @@ def _off(said: float, truth: float) -> float:
 
 
 def programme_time(options: argparse.Namespace) -> Flat:
-    """500 jobs, three types, up to eight sizes on each, half as many GPUs again wished as there are.
-
-    Beside it the whole problem given to HiGHS at once, at the same gap.
-    """
+    """500 jobs, three types, up to eight sizes on each: shared by the programme, and by the heap alone."""
+    budget, wishes = fleet(options.seed)
     rules = ShareRules(counts_max=COUNTS, gap=0.01, time_limit_s=5.0)
-    jobs, there = _problem(options.seed, rules)
-    began, worked = time.perf_counter(), time.process_time()
-    solution = solved(jobs, there, rules)
-    took_s, cpu_s = time.perf_counter() - began, time.process_time() - worked
     began = time.perf_counter()
-    _whole(jobs, there)
+    plan, cpu_s = timed(budget, wishes, rules=rules)
+    wall_s = time.perf_counter() - began
+    heaped, heap_cpu_s = timed(budget, wishes, rules=rules, solve=unsolved)
     return {
-        "programme_jobs": float(len(jobs)),
-        "programme_choices": float(sum(map(len, jobs))),
-        "programme_s": took_s,
+        "programme_jobs": float(len(wishes)),
         "programme_cpu_s": cpu_s,
-        "programme_gap": solution.gap,
-        "programme_whole_highs_s": time.perf_counter() - began,
+        "programme_wall_s": wall_s,
+        "programme_gap": plan.gap,
+        "programme_heap_cpu_s": heap_cpu_s,
+        "programme_satisfaction": _satisfaction(plan),
+        "programme_heap_satisfaction": _satisfaction(heaped),
     }
 
 
-def _problem(seed: int, rules: ShareRules) -> tuple[list[tuple[Choice, ...]], dict[str, int]]:
-    draw = np.random.default_rng([seed, 9])
-    kinds = tuple(f"type-{number}" for number in range(KINDS))
-    wishes = [_wish(number, kinds, draw) for number in range(JOBS)]
-    wanted = sum(min(wish.workers.values()) for wish in wishes)
-    budget = Budget.counted({kind: int(wanted / 1.5 / KINDS) for kind in kinds})
-    claims = claims_of(wishes, budget, Tenants(), homes_of([wish.job for wish in wishes], budget))
-    terms = Terms.of(budget, rules)
-    return [choices_of(searchable(claim), terms) for claim in claims], budget.gpus
-
-
-def _wish(number: int, kinds: tuple[str, ...], draw: np.random.Generator) -> Wish:
-    alone, c = float(np.exp(draw.uniform(5.0, 8.0))), float(draw.uniform(0.0, 0.03))
-    speeds = {kind: alone * float(draw.uniform(0.8, 3.0)) for kind in kinds}
-    n = np.arange(65)
-    curves = {kind: speed * n / (1 + c * np.maximum(n - 1, 0)) for kind, speed in speeds.items()}
-    demand = float(curves[kinds[0]][int(draw.integers(4, 40))])
-    counts = {kind: min(int(np.searchsorted(curve, demand)), 64) for kind, curve in curves.items()}
-    standing = Standing(f"job-{number}", weight=float(draw.choice([1.0, 2.0, 4.0])), guaranteed=1)
-    return Wish(standing, counts, {kind: tuple(curve.tolist()) for kind, curve in curves.items()}, demand)
-
-
-def _whole(jobs: list[tuple[Choice, ...]], there: dict[str, int]) -> None:
-    flat = [choice for choices in jobs for choice in choices]
-    owners = np.repeat(np.arange(len(jobs)), [len(choices) for choices in jobs])
-    once = (owners[None, :] == np.arange(len(jobs))[:, None]).astype(np.float64)
-    used = np.array([[c.gpus * (c.at.gpu_type == kind) for c in flat] for kind in there])
-    milp(
-        -np.array([choice.value for choice in flat]),
-        integrality=np.ones(len(flat)),
-        bounds=Bounds(0, 1),
-        constraints=[LinearConstraint(once, 1, 1), LinearConstraint(used, ub=list(there.values()))],
-        options={"mip_rel_gap": 0.01, "time_limit": 30.0},
-    )
+def _satisfaction(plan: FleetPlan) -> float:
+    """Weighted mean over the jobs."""
+    weights = sum(allotment.weight for allotment in plan.allotments)
+    return sum(allotment.weight * allotment.satisfaction for allotment in plan.allotments) / weights

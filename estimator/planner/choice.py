@@ -75,6 +75,8 @@ class Weighing:
     futures: Futures
     timing: Timing
     price: float
+    explains: bool = True
+    """Whether to try by how much traffic must differ for another choice: most of the work, for people only."""
 
     def choose(self) -> Choice:
         """The cheapest candidate within the limits."""
@@ -102,8 +104,8 @@ class Weighing:
         most = every.get(high) or Candidate(high, *self._one(high, curve))
         return Choice(
             every[at], every.get(at - 1), every.get(at + 1), every.get(seen.requested), most.late_share,
-            self._factor(at, at - 1, curve) if at > low else None,
-            self._factor(at, at + 1, curve) if at < high else None,
+            self._factor(at, at - 1, curve) if self.explains and at > low else None,
+            self._factor(at, at + 1, curve) if self.explains and at < high else None,
         )  # fmt: skip
 
     def _curve(self) -> Floats:

@@ -41,13 +41,21 @@ class Recipe:
     """Of the jobs feel the event."""
     event_h: float = EVENT_H
     days: float = 1.0
+    from_hour: float = 0.0
     warmup_days: float = 8.0
     guaranteed_share: float = 0.35
     """Of a job's peak need is guaranteed, as far as the type allows."""
 
 
 RECIPES: Mapping[str, Recipe] = {
-    "contended": Recipe({"a100": 96, "v100": 128, "t4": 160}, jobs=100, load=1.3, event_share=0.5),
+    "contended": Recipe(
+        {"a100": 96, "v100": 128, "t4": 160},
+        jobs=100,
+        load=1.3,
+        event_share=0.5,
+        days=0.5,
+        from_hour=12.0,
+    ),
     "calm": Recipe({"a100": 96, "v100": 128, "t4": 160}, jobs=100, load=0.8),
     "shifted": Recipe(
         {"a100": 128}, jobs=24, load=0.8, regions=tuple((hour, 1 / 24) for hour in map(float, range(24)))
@@ -78,7 +86,12 @@ def builtin_fleet(name: str, *, seed: int, trace: Path | None = None) -> FleetFi
     kinds = {kind: GpuType(gpus=count) for kind, count in recipe.gpus.items()}
     jobs = tuple(_job(place, recipe, rng, trace) for place in range(recipe.jobs))
     fleet = FleetFile(
-        gpu_types=kinds, jobs=jobs, days=recipe.days, warmup_days=recipe.warmup_days, settle_h=2.0
+        gpu_types=kinds,
+        jobs=jobs,
+        days=recipe.days,
+        from_hour=recipe.from_hour,
+        warmup_days=recipe.warmup_days,
+        settle_h=2.0,
     )
     raw = unsized(fleet, seed=seed)
     fleet = _loaded(fleet, raw, recipe.load)
@@ -105,7 +118,12 @@ def _job(place: int, recipe: Recipe, rng: np.random.Generator, trace: Path | Non
     crowded = rng.random() < recipe.crowd_share
     crowd = Crowd(at_hour=float(rng.uniform(0, 24 * recipe.days)), height=float(rng.uniform(0.5, 1.5)))
     felt = rng.random() < recipe.event_share
-    event = Crowd(at_hour=recipe.event_h, height=float(rng.uniform(0.8, 1.6)), rise_s=600.0, fall_s=2400.0)
+    event = Crowd(
+        at_hour=recipe.event_h - recipe.from_hour,
+        height=float(rng.uniform(0.8, 1.6)),
+        rise_s=600.0,
+        fall_s=2400.0,
+    )
     shape = Shape(
         peak_hour=peak_hour,
         diurnal=float(rng.uniform(0.35, 0.65)),

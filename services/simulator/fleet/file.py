@@ -120,6 +120,8 @@ class FleetFile(Frozen):
     days: PositiveFloat = 1.0
     """Scored, after `settle_h` hours that run unscored."""
     settle_h: NonNegativeFloat = 1.0
+    from_hour: Annotated[float, Field(ge=0, lt=24)] = 0.0
+    """Hour of the day (UTC) at which scoring starts."""
     profile_error: NonNegativeFloat = 0.05
     """How far off (lognormal) the one-GPU rates are that policies are told until a job has run there."""
 

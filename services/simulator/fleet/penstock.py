@@ -25,8 +25,9 @@ from services.simulator.fleet.traffic import FleetTraffic
 
 TICK_S = 60
 MOVE_PAYS_WITHIN_S = 900.0
-SOLVE_S = 60.0
-"""A live tick gives the programme two seconds. Here a busy machine must not change what is decided."""
+GAP, SOLVE_S = 0.02, 60.0
+"""A live tick gives the programme two seconds and asks for half a per cent. Here it must be quick, and a busy
+machine must not change what is decided."""
 
 
 class PenstockFleet:
@@ -37,9 +38,9 @@ class PenstockFleet:
     def __init__(self, fleet: FleetFile, traffic: FleetTraffic, rules: ShareRules | None = None) -> None:
         del traffic
         self._fleet = fleet
-        self._rules = [penstock() for _ in fleet.jobs]
+        self._rules = [penstock(explains=False) for _ in fleet.jobs]
         self._memory = [PenstockMemory() for _ in fleet.jobs]
-        self._sharing = ShareRules(gap=0.01, time_limit_s=SOLVE_S) if rules is None else rules
+        self._sharing = ShareRules(gap=GAP, time_limit_s=SOLVE_S) if rules is None else rules
         self.budget = budget_of(fleet)
         self._standings = standings_of(fleet)
         self._kept = (

@@ -13,7 +13,7 @@ from services.simulator.trace import Floats, read_trace
 from services.traffic.shape import DAY_S, MONDAY_S, FlashCrowd, SyntheticTraffic
 
 START_S = MONDAY_S + 7 * DAY_S
-"""Midnight of a Tuesday after a warm-up of eight days: made-up worlds begin there."""
+"""A Monday; made-up worlds are scored from the day after it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +53,8 @@ def unsized(fleet: FleetFile, *, seed: int, days: float | None = None) -> FleetT
     before = round(fleet.warmup_days * 1440)
     settle = round(fleet.settle_h * 60)
     minutes = before + settle + max(1, round((fleet.days if days is None else days) * 1440))
-    start_s = START_S + DAY_S - 60.0 * (before + settle)
-    scored_s = start_s + 60.0 * (before + settle)
+    scored_s = START_S + DAY_S + 60.0 * round(60 * fleet.from_hour)
+    start_s = scored_s - 60.0 * (before + settle)
     rows = [
         _minutes(job, minutes, start_s, scored_s, seed=1000 * seed + place)
         for place, job in enumerate(fleet.jobs)
