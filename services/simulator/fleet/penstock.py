@@ -5,9 +5,10 @@ its wish on the type where it is, told in samples/s for the other types. `estima
 all of them, once a minute: the rule plans once a minute anyway, and a hundred jobs are then six times cheaper
 to play than with ticks of ten seconds.
 
-A job that changes its type trains nothing until its new workers are ready. So another type counts for less
-than it trains, as if the move had to pay within a quarter of an hour, and a job on the move is left alone
-until it is there.
+A job that changes its type trains nothing until its new workers are ready. So on another type it counts as
+training what it would over the next quarter of an hour, the move included, and a job on the move is left alone
+until it is there. A job that is late already asks for what drains its backlog in that time too: alone it would
+drain at once, but its samples are late anyway, and others still are not.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ import numpy as np
 from estimator.fleet import NOTHING, Budget, Configuration, ShareRules, Standing, Wish, share
 from estimator.fleet.plan import Method
 from estimator.rules.penstock import PenstockMemory, penstock
-from estimator.situation import Limits
+from estimator.situation import Limits, Situation, Sizing
 from services.simulator.fleet.file import FleetFile
 from services.simulator.fleet.kernel import Counts
 from services.simulator.fleet.seen import FleetDecision, FleetSeen
 from services.simulator.fleet.traffic import FleetTraffic
 
 TICK_S = 60
-MOVE_PAYS_WITHIN_S = 900.0
+SPAN_S = 900.0
+"""Over which a move must pay, and a backlog that is late anyway is drained."""
 GAP, SOLVE_S = 0.02, 60.0
 """A live tick gives the programme two seconds and asks for half a per cent. Here it must be quick, and a busy
 machine must not change what is decided."""
@@ -43,9 +45,7 @@ class PenstockFleet:
         self._sharing = ShareRules(gap=GAP, time_limit_s=SOLVE_S) if rules is None else rules
         self.budget = budget_of(fleet)
         self._standings = standings_of(fleet)
-        self._kept = (
-            1 - min(fleet.startup_late_s + fleet.drain_s, 0.9 * MOVE_PAYS_WITHIN_S) / MOVE_PAYS_WITHIN_S
-        )
+        self._kept = 1 - min((fleet.startup_late_s + fleet.drain_s) / SPAN_S, 0.9)
         self._moving_until_s = np.zeros(len(fleet.jobs))
 
     def decide(self, seen: FleetSeen) -> FleetDecision:
@@ -71,13 +71,21 @@ class PenstockFleet:
         situation = seen.situation(job, place, Limits(1, most))
         sizing, self._memory[job] = self._rules[job].size(situation, self._memory[job])
         workers, here = min(max(sizing.workers, 1), most), int(seen.requested[job, place])
+        if situation.lag_s > situation.slo.fresh_within_s:
+            enough = _coming(sizing, situation) + situation.lag / SPAN_S
+            workers = min(workers, max(_fewest(seen.curve(job, place, most), enough), 1))
         demand = float(seen.curve(job, place, workers)[-1])
         counts: dict[str, int] = {}
         curves: dict[str, tuple[float, ...]] = {}
         for name in about.rates:
             kind = kinds.index(name)
-            curve = seen.curve(job, kind, int(seen.capacity[kind])) * (1.0 if kind == place else self._kept)
+            curve = seen.curve(job, kind, int(seen.capacity[kind]))
             counts[name] = workers if kind == place else _fewest(curve, demand)
+            if here and kind != place:
+                first = about.guaranteed + 1 if name == about.home else 0  # a guarantee is worth what it is
+                curve[first:] = np.maximum(
+                    self._kept * np.minimum(curve[first:], demand), curve[:first].max(initial=0.0)
+                )
             curves[name] = tuple(curve[: max(counts[name], here, about.guaranteed) + 2].tolist())
         return Wish(
             job=self._standings[job],
@@ -88,6 +96,11 @@ class PenstockFleet:
             pinned=bool(here and seen.now_s < self._moving_until_s[job]),
             preferred=kinds[place],
         )
+
+
+def _coming(sizing: Sizing, situation: Situation) -> float:
+    """The rate that is to be carried: the planner's word for its lead time, else what is seen."""
+    return max(sizing.numbers.get("rate_at_lead_p95", 0.0), situation.rate_per_s)
 
 
 def budget_of(fleet: FleetFile) -> Budget:
