@@ -30,7 +30,7 @@ Flat = dict[str, float]
 
 
 def contended(options: argparse.Namespace) -> Flat:
-    """A hundred jobs on three types, demand peaking at 1.3 times the budget, every policy on the same hours."""
+    """A hundred jobs on three types, demand peaking at 1.3 times the budget, the same hours for all."""
     fleet = builtin_fleet("contended", seed=options.seed)
     prefix = _prefix(options.seed)
     flat: Flat = {}

@@ -58,7 +58,7 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "calm": Recipe({"a100": 96, "v100": 128, "t4": 160}, jobs=100, load=0.8),
     "shifted": Recipe(
-        {"a100": 128}, jobs=24, load=0.8, regions=tuple((hour, 1 / 24) for hour in map(float, range(24)))
+        {"a100": 64}, jobs=12, load=0.8, regions=tuple((hour, 1 / 24) for hour in map(float, range(24)))
     ),
     "small": Recipe(
         {"a100": 16, "v100": 16},

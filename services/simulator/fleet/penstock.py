@@ -6,9 +6,9 @@ all of them, once a minute: the rule plans once a minute anyway, and a hundred j
 to play than with ticks of ten seconds.
 
 A job that changes its type trains nothing until its new workers are ready. So on another type it counts as
-training what it would over the next quarter of an hour, the move included, and a job on the move is left alone
-until it is there. A job that is late already asks for what drains its backlog in that time too: alone it would
-drain at once, but its samples are late anyway, and others still are not.
+training what it would over the next quarter of an hour, the move included, and a job on the move is left
+alone until it is there. A job that is late already asks for what drains its backlog in that time too: alone
+it would drain at once, but its samples are late anyway, and others still are not.
 """
 
 from __future__ import annotations
