@@ -82,6 +82,7 @@ def _allotment(claim: Claim, at: Configuration, rules: ShareRules, worth: Mappin
         satisfaction=claim.satisfaction(at),
         weight=claim.weight,
         binding=_binding(claim, at, rules),
+        gpus_per_worker=claim.wish.job.gpus_per_worker,
         worth=worth,
     )
 

@@ -51,6 +51,7 @@ class Allotment:
     weight: float
     """In the whole fleet, its tenants' weights included."""
     binding: Binding
+    gpus_per_worker: float = 1.0
     worth: Mapping[str, float] = field(default_factory=dict)
     """By type: satisfaction that one more GPU would add, if it were there."""
 

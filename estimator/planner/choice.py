@@ -76,7 +76,7 @@ class Weighing:
     timing: Timing
     price: float
     explains: bool = True
-    """Whether to try by how much traffic must differ for another choice: most of the work, for people only."""
+    """Whether to try how much traffic must differ for another choice: most of the work, for people only."""
 
     def choose(self) -> Choice:
         """The cheapest candidate within the limits."""

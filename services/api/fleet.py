@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from services.access.audit import AuditEntry
 from services.api.dependencies import Admin, Viewer
+from services.api.fleet_share import shared
 from services.api.jobs import shown
 from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
@@ -40,6 +41,7 @@ async def read_fleet(who: Viewer, site: TheSite) -> FleetView:
         ready=sum(job.ready or 0 for job in jobs),
         gpus_ready=sum((job.ready or 0) * job.gpus_per_worker for job in jobs),
         rate_per_s=sum(job.rate_per_s or 0.0 for job in jobs),
+        share=shared(site, who),
     )
 
 

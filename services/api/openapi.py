@@ -12,6 +12,7 @@ from services.api.problems import MEDIA_TYPE, Kind, Problem
 _ALWAYS = (Kind.TOKEN_MISSING, Kind.FORBIDDEN, Kind.INVALID, Kind.TOO_MANY, Kind.NOT_READY, Kind.TOO_LARGE)
 _OF_ONE = (Kind.NOT_FOUND,)
 _OF_CHANGES = (Kind.CONFLICT, Kind.STALE)
+_OF_FLEET = (Kind.CONFLICT,)
 _JOB = "{job_id}"
 
 
@@ -53,13 +54,19 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     kinds = [*_ALWAYS]
     kinds += _OF_ONE if _JOB in path else ()
-    kinds += _OF_CHANGES if method != "get" and "what-if" not in path else ()
+    kinds += _OF_FLEET if path.startswith("/v1/fleet/") else ()
+    kinds += _OF_CHANGES if method != "get" and not _asks(path) else ()
     if any(p["name"].lower() == "if-match" for p in operation.get("parameters", [])):
         kinds.append(Kind.VERSION_NEEDED)
-    if "what-if" in path:
+    if _asks(path):
         kinds.append(Kind.NOT_HERE)
     for kind in kinds:
         operation["responses"][str(kind.status)] = {
             "description": kind.title,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
+
+
+def _asks(path: str) -> bool:
+    """Whether it is a question about what would be, that changes nothing."""
+    return path.endswith(("/what-if", "/admission"))

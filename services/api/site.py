@@ -12,6 +12,7 @@ from services.api.event_feed import EventFeed
 from services.api.what_if import WhatIf
 from services.control.types import Actuation, Decision
 from services.controller.desk import Desk
+from services.controller.fleet_desk import FleetDesk
 from services.controller.readiness import Readiness
 from services.controller.snapshot import JobSnapshot
 from services.settings.root import ApiSettings
@@ -31,6 +32,9 @@ class ControllerState(Protocol):
 
     @property
     def desk(self) -> Desk: ...
+
+    @property
+    def fleet(self) -> FleetDesk: ...
 
     async def snapshot(self, job: str) -> JobSnapshot | None: ...
 

@@ -213,6 +213,59 @@ class SeriesView(View):
     reason: list[Reason]
 
 
+class FleetTypeView(View):
+    """GPUs of one type."""
+
+    gpu_type: str
+    gpus: int
+    """There now."""
+    lost: int
+    """Should be there and are not."""
+    price: float
+    """Of one, an hour."""
+    wished: float
+    held: float
+    """In use, or given."""
+    contended: bool
+    shadow_price: float
+    """Weighted satisfaction that one more would add."""
+
+
+class AllotmentView(View):
+    """What one job asked, what it has, and what bound it."""
+
+    job: str
+    tenant: str
+    gpu_type: str
+    asked: int
+    share: int
+    """Workers that it is to have by the latest wishes."""
+    held: int
+    """Workers that it has, or has been given."""
+    guaranteed: int
+    lent: int
+    """Workers of its guarantee that others may have for now."""
+    weight: float
+    """In the whole fleet, its tenants' weights included."""
+    satisfaction: float
+    """Share of what it asked for that its share trains."""
+    binding: str
+    worth: dict[str, float]
+    """By GPU type: satisfaction that one more GPU would add."""
+
+
+class FleetShareView(View):
+    """How the fleet's GPUs are shared by the latest wishes."""
+
+    method: str
+    """`wishes` while there is enough for all."""
+    types: list[FleetTypeView]
+    jobs: list[AllotmentView]
+    note: str
+    trouble: str
+    """Why the fleet is not shared as it should be, in words; empty when all is well."""
+
+
 class FleetView(View):
     """Every job, and their sums."""
 
@@ -228,6 +281,8 @@ class FleetView(View):
     ready: int
     gpus_ready: float
     rate_per_s: float
+    share: FleetShareView | None = None
+    """How the fleet's GPUs are shared; null where no fleet is configured."""
 
 
 class MeView(View):

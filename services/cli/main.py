@@ -23,7 +23,7 @@ COMMANDS = (
         "embedded",
         "doctor",
     ),
-    *("job", "events", "token", "backup", "backfill", "rewind", "takeover", "handback"),
+    *("job", "fleet", "events", "token", "backup", "backfill", "rewind", "takeover", "handback"),
 )
 """Each is the function of that name in the module of that name, or a group of commands."""
 

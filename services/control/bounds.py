@@ -43,7 +43,32 @@ def bounded(
     standbys: int = 0,
     standbys_now: int = 0,
 ) -> Bounded:
-    """What of the rule's size may be planned now, with `standbys` beside it where they fit."""
+    """What of the rule's size may be planned now, with `standbys` beside it where they fit.
+
+    What the fleet does not grant is not planned, whoever asks for it: those GPUs are others'.
+    """
+    plan = _allowed(sizing, seen, policy, limits, safety, standbys=standbys, standbys_now=standbys_now)
+    if seen.fleet_max is None or plan.workers <= seen.fleet_max or plan.sizing.reason is Reason.PAUSED:
+        return plan
+    most = max(seen.fleet_max, min(limits.workers_min, plan.workers))
+    training = min(plan.workers - plan.standbys, most)
+    numbers = {**plan.sizing.numbers, "fleet_asked": float(plan.workers)}
+    return Bounded(
+        most, most - training, replace(plan.sizing, reason=Reason.FLEET_SHARE, numbers=numbers), plan.notes
+    )
+
+
+def _allowed(
+    sizing: Sizing,
+    seen: Observation,
+    policy: Policy,
+    limits: Limits,
+    safety: SafetyMemory,
+    *,
+    standbys: int,
+    standbys_now: int,
+) -> Bounded:
+    """By the operator's word, the job's limits and the safety limits."""
     requested = seen.pool.requested
     sizing = _steered(sizing, seen, policy, training=requested - standbys_now)
     if sizing.reason is Reason.PAUSED:

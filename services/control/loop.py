@@ -10,6 +10,7 @@ from services.control.actuation import Outcome, Settlement
 from services.control.decide import decide
 from services.control.errors import ControlError, Fenced, Rejected
 from services.control.fleet import FleetCount
+from services.control.fleet_share import FleetShare
 from services.control.ports import (
     Clock,
     ForecastSource,
@@ -44,6 +45,8 @@ class Ports:
     store: StateStore
     fleet: FleetCount = field(default_factory=FleetCount)
     """Shared with the other jobs of this controller."""
+    share: FleetShare | None = None
+    """The GPUs shared with them; None where no fleet is configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,8 @@ class JobLoop:
         fence = self._ports.leadership.token()
         if fence is None:
             self._state_of_fence = None
+            if self._ports.share is not None:
+                self._ports.share.forget(self.job)
             tick = Tick(self.job, started_at_s, following=True)
         else:
             tick = await self._lead(fence, started_at_s)
@@ -165,10 +170,18 @@ class JobLoop:
         take the last resize that is left."""
         fleet = self._ports.fleet
         fleet.tell(self.job, self._state.safety.hour)
-        elsewhere = fleet.elsewhere(self.job, seen.at_s)
-        decision = decide(replace(seen, resizes_elsewhere=elsewhere), self._state, self.policy)
+        seen = replace(seen, resizes_elsewhere=fleet.elsewhere(self.job, seen.at_s))
+        decision = self._granted(decide(seen, self._state, self.policy), seen)
         fleet.tell(self.job, decision.state.safety.hour)
         return decision
+
+    def _granted(self, decision: Decision, seen: Observation) -> Decision:
+        """The same decision where the fleet grants it, else the one within what is granted."""
+        share, standing = self._ports.share, self.policy.standing
+        if share is None or standing is None:
+            return decision
+        most = share.grant(decision, standing, forecast=seen.forecast)
+        return decision if most is None else decide(replace(seen, fleet_max=most), self._state, self.policy)
 
     async def _record(self, decision: Decision, fence: int) -> None:
         """Before acting: a controller that dies in between finds out what it was about to do."""

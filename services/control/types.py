@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from estimator.capacity import Capacity
+from estimator.fleet.standing import Standing
 from estimator.reason import Reason
 from estimator.rules import Rule
 from estimator.situation import Limits, Slo
@@ -220,6 +221,8 @@ class Policy:
     """How far and how often the pool may be moved."""
     standbys: int | None = 0
     """Workers kept loaded and without leases beside those that train; None is as many as pay off."""
+    standing: Standing | None = None
+    """What the job may count on in a fleet; None keeps it out of any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,8 @@ class Observation:
     """Whether the pool's workers can wait, loaded, without leases."""
     resizes_elsewhere: int = 0
     """Resizes of the fleet's other jobs within the last hour."""
+    fleet_max: int | None = None
+    """The most workers that the fleet grants the job now; None where it does not hold it back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from services.control.ports import Leadership, StateStore
 from services.control.types import Actuation, Decision, Policy
 from services.controller.book import JobBook
 from services.controller.desk import Desk
+from services.controller.fleet_desk import FleetDesk
 from services.controller.journal import JobStatus, Journal
 from services.controller.meter_metrics import MeterMetrics
 from services.controller.metrics import Metrics
@@ -112,8 +113,15 @@ class Controller:
         self._wiring = wiring
         clock = SystemClock()
         self.book = JobBook(wiring.jobs, settings.jobs, clock)
+        self.fleet = FleetDesk(
+            settings.fleet, interval_s=settings.controller.tick_s, status=self.journal.status
+        )
         self.desk = Desk(
-            self.book, clock, allow_commands=settings.api.allow_commands, decision_of=self._decision_of
+            self.book,
+            clock,
+            allow_commands=settings.api.allow_commands,
+            decision_of=self._decision_of,
+            check_jobs=self.fleet.check,
         )
         self._showcase = Showcase(self.journal, self.book, wiring)
         self._publisher = Publisher(wiring.events, wiring.snapshots, self._showcase.document)
@@ -131,6 +139,7 @@ class Controller:
                 await self._start_and_stop(tasks)
                 await self.book.changed(within_s=self._pause_s)
                 await self._refresh()
+                self.fleet.refresh({name: record.settings for name, record in self.book.live.items()})
 
     @property
     def _pause_s(self) -> float:
@@ -195,7 +204,7 @@ class Controller:
         first = self._policy(record)
         await asyncio.to_thread(first.rule.prepare)
         async with self._wiring.open_job(name, record.settings) as ports:
-            loop = JobLoop(name, first, replace(ports, fleet=self._fleet), tell=tell)
+            loop = JobLoop(name, first, replace(ports, fleet=self._fleet, share=self.fleet.share), tell=tell)
             await loop.run(interval_s=self._settings.controller.tick_s, prepare=take_over)
 
     def _policy(self, record: JobRecord) -> Policy:

@@ -10,11 +10,12 @@ JobsError
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
 
+from estimator.fleet import InvalidFleet
 from services.access.audit import AuditEntry, differences
 from services.control.ports import Clock
 from services.control.types import Mode
@@ -74,17 +75,20 @@ class Desk:
         *,
         allow_commands: bool = False,
         decision_of: Callable[[str], str | None] = lambda _: None,
+        check_jobs: Callable[[Mapping[str, JobSettings]], None] = lambda _: None,
     ) -> None:
         self._book = book
         self._clock = clock
         self._allow_commands = allow_commands
         self._decision_of = decision_of
+        self._check_jobs = check_jobs
 
     async def create(self, name: str, settings: JobSettings, by: Caller) -> JobRecord:
         """A new job. Raises JobExists, CommandForbidden, Unfitting, StateUnavailable."""
         await self._book.refresh()
         self._check_programs(JobSettings(topic=settings.topic), settings)
         self._check_group(name, settings)
+        self._check_fleet(name, settings)
         stone = self._book.get(name)
         if stone is not None and not stone.deleted:
             raise JobExists(name)
@@ -109,6 +113,8 @@ class Desk:
             self._check_fixed(record.settings, after)
             self._check_programs(record.settings, after)
             self._check_group(name, after)
+            if after.fleet != record.settings.fleet or after.scaling != record.settings.scaling:
+                self._check_fleet(name, after)
             return record.model_copy(update={"settings": after})
 
         return await self._edit(name, edit, by, action, expected=expected)
@@ -260,6 +266,14 @@ class Desk:
                     f"{field} names what runs, and where, and may not be set through the API; set it "
                     "in the settings file, or allow it with api.allow_commands"
                 )
+
+    def _check_fleet(self, name: str, settings: JobSettings) -> None:
+        """All jobs together, this one as it would be."""
+        jobs = {other: record.settings for other, record in self._book.live.items()} | {name: settings}
+        try:
+            self._check_jobs(jobs)
+        except InvalidFleet as error:
+            raise Unfitting(f"job {name!r} does not fit the fleet: {error}") from error
 
     def _check_group(self, name: str, settings: JobSettings) -> None:
         for other, record in self._book.live.items():

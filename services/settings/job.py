@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import available_timezones
@@ -9,9 +10,11 @@ from zoneinfo import available_timezones
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from estimator.capacity import Capacity
+from estimator.fleet import Standing
 from estimator.rules import Rule, rule_named, takes
 from estimator.situation import Limits, Slo
 from services.control.types import Mode, Policy, Shuffle
+from services.settings.fleet import JobFleetSettings
 from services.settings.group import SettingsGroup
 from services.settings.pool import PoolSettings
 from services.settings.safety import SafetySettings
@@ -181,6 +184,17 @@ class JobSettings(SettingsGroup):
     pool: PoolSettings = PoolSettings()
     worker: WorkerSettings = WorkerSettings()
     parameters: ParameterSettings = ParameterSettings()
+    fleet: JobFleetSettings = JobFleetSettings()
+
+    @model_validator(mode="after")
+    def _guaranteed_in_bounds(self) -> Self:
+        guaranteed, scaling = self.fleet.guaranteed, self.scaling
+        if guaranteed is not None and not scaling.workers_min <= guaranteed <= scaling.workers_max:
+            raise ValueError(
+                f"fleet.guaranteed ({guaranteed}) is outside workers_min ({scaling.workers_min}) to "
+                f"workers_max ({scaling.workers_max})"
+            )
+        return self
 
     @field_validator("group")
     @classmethod
@@ -198,6 +212,21 @@ class JobSettings(SettingsGroup):
         scaling = self.scaling
         season = {"season_s": self.forecast.season_s} if takes(scaling.rule, "season_s") else {}
         return rule_named(scaling.rule, season | scaling.rule_options)
+
+    def standing(self, job: str) -> Standing:
+        """What this job, when it is called `job`, may count on in a fleet.
+
+        One that only recommends takes nothing, and is promised nothing.
+        """
+        scaling = self.scaling
+        standing = self.fleet.standing(
+            job,
+            gpus_per_worker=scaling.gpus_per_worker,
+            workers_min=scaling.workers_min,
+            workers_max=scaling.workers_max,
+        )
+        acts = scaling.mode is Mode.ACT and self.pool.kind != "recommend"
+        return standing if acts else replace(standing, guaranteed=0)
 
     def policy(self, *, stale_after_s: float, fleet_resizes_per_hour: int | None = None) -> Policy:
         """What the tick needs of all this."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from services.settings.fleet import GpuTypeSettings, NodeSettings, TenantSettings
 from services.settings.job import JobSettings
 from services.settings.root import Settings
 
@@ -43,6 +44,9 @@ def reference() -> str:
     """The whole document, deterministic."""
     parts = [_INTRODUCTION]
     parts += _sections(Settings, "")
+    parts += _sections(GpuTypeSettings, "fleet.gpu_types.<type>")
+    parts += _sections(NodeSettings, "fleet.nodes.<node>")
+    parts += _sections(TenantSettings, "fleet.tenants.<tenant>")
     parts.append("## Jobs\n\nEach entry of `jobs` is one online-training job.\n")
     parts += _sections(JobSettings, "jobs.<job>")
     return "\n".join(parts)

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from estimator.fleet.seating import check_guarantees
+from services.settings.fleet import FleetSettings
 from services.settings.group import SettingsGroup
 from services.settings.job import JOB_ID, JobSettings
 
@@ -198,6 +200,7 @@ class Settings(BaseSettings):
     controller: ControllerSettings = ControllerSettings()
     keda: KedaSettings = KedaSettings()
     log: LogSettings = LogSettings()
+    fleet: FleetSettings = FleetSettings()
     jobs: dict[Annotated[str, StringConstraints(pattern=JOB_ID)], JobSettings] = Field(default_factory=dict)
     """The jobs, by name: lower-case letters, digits and dashes."""
 
@@ -213,6 +216,13 @@ class Settings(BaseSettings):
         """The file's content arrives as init arguments; the environment beats it."""
         del settings_cls, dotenv_settings, file_secret_settings
         return env_settings, init_settings
+
+    @model_validator(mode="after")
+    def _guarantees_fit_the_fleet(self) -> Self:
+        budget = self.fleet.budget()
+        if budget.nodes:
+            check_guarantees(budget, [job.standing(name) for name, job in self.jobs.items()])
+        return self
 
     @model_validator(mode="after")
     def _one_job_per_group(self) -> Self:

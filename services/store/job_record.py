@@ -98,6 +98,7 @@ class JobRecord(Record):
         override = self.override
         return replace(
             self.settings.policy(stale_after_s=stale_after_s, fleet_resizes_per_hour=fleet_resizes_per_hour),
+            standing=self.settings.standing(self.name),
             paused=self.pause is not None,
             override=None if override is None else Override(override.workers, override.until_s),
         )

@@ -25,6 +25,7 @@ from services.control.loop import Tick
 from services.control.types import Actuation, ControlState, Decision, WorkerReport
 from services.controller.book import JobBook
 from services.controller.desk import Desk
+from services.controller.fleet_desk import FleetDesk
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
 from services.controller.publisher import events_of
@@ -32,6 +33,7 @@ from services.controller.readiness import Readiness
 from services.controller.snapshot import JobSnapshot
 from services.controller.views.quality import QualityView
 from services.settings import JobSettings
+from services.settings.fleet import FleetSettings, GpuTypeSettings
 from services.settings.job import SloSettings
 from services.settings.root import ApiSettings
 from services.store.jobs import MemoryJobs
@@ -50,7 +52,9 @@ class FakeController:
         self.journal = Journal(Metrics(registry))
         seeds = {"clicks": JobSettings(topic="clicks-raw"), "views": JobSettings(topic="views-raw")}
         self.book = JobBook(jobs, seeds, SystemClock())
-        self.desk = Desk(self.book, SystemClock(), allow_commands=allow_commands)
+        contents = FleetSettings(gpu_types={"a100": GpuTypeSettings(gpus=16, price=2.0)})
+        self.fleet = FleetDesk(contents, interval_s=0.1, status=self.journal.status)
+        self.desk = Desk(self.book, SystemClock(), allow_commands=allow_commands, check_jobs=self.fleet.check)
         self.said = Readiness(leading=True, dependencies={"redis": "ok"})
         self.log: list[Decision] = []
         self.failure: Exception | None = None
@@ -90,6 +94,8 @@ class FakeController:
         object.__setattr__(seen, "history", HISTORY)
         state = ControlState(planned=2, sequence=len(self.log))
         decision = decide(seen, state, a_policy())
+        if self.fleet.share is not None:
+            self.fleet.share.grant(decision, self.book.live["clicks"].settings.standing("clicks"))
         self.log.append(decision)
         tick = Tick("clicks", at_s, seen, decision)
         self.journal.told(tick, slo=SloSettings())

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from services.access.role import Role
-from services.api.examples import JOB, MODE, OVERRIDE, PAUSE, WHAT_IF
+from services.api.examples import ADMISSION, FEWER_NODES, JOB, MODE, OVERRIDE, PAUSE, WHAT_IF
 from services.control.errors import StateUnavailable
 from services.settings.root import ApiSettings
 from tests.api.sites import Rig
@@ -18,6 +18,8 @@ FILE_TOKEN = "-".join(["a", "long", "random", "secret", "of", "a", "file"])
 
 ROUTES: dict[tuple[str, str], tuple[Role, Any]] = {
     ("GET", "/v1/fleet"): (Role.VIEWER, None),
+    ("POST", "/v1/fleet/admission"): (Role.OPERATOR, ADMISSION),
+    ("POST", "/v1/fleet/what-if"): (Role.VIEWER, FEWER_NODES),
     ("GET", "/v1/me"): (Role.VIEWER, None),
     ("GET", "/v1/reasons"): (Role.VIEWER, None),
     ("GET", "/v1/audit"): (Role.ADMIN, None),

@@ -221,3 +221,31 @@ def test_every_group_has_help_and_completion() -> None:
     ):
         assert CliRunner().invoke(app, words).exit_code == 0
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_the_fleet_is_shown_and_asked(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "video.yaml"
+    file.write_text(yaml.safe_dump({"name": "video", "rates": {"a100": 2000}, "hourly_per_s": [4000]}))
+
+    shown, admitted = shell("fleet", "show"), shell("fleet", "admit", str(file))
+
+    assert shown.exit_code == 0, shown.output
+    assert "a100" in shown.stdout
+    assert "clicks" in shown.stdout
+    assert shell.json("fleet", "show")["jobs"][0]["asked"] == 5
+    assert admitted.exit_code == 0, admitted.output
+    assert admitted.stdout.startswith("accept: ")
+    assert "clicks" in shell("fleet", "without", "a100-0", "a100-1").stdout
+
+
+def test_a_job_that_may_not_come_in_is_told_why_by_the_exit_code_too(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "huge.yaml"
+    huge = {"name": "huge", "rates": {"a100": 10}, "hourly_per_s": [1], "guaranteed": 20}
+    file.write_text(yaml.safe_dump(huge))
+
+    refused, unread = shell("fleet", "admit", str(file)), shell("fleet", "admit", str(tmp_path / "none"))
+
+    assert refused.exit_code == 1
+    assert "21 of a100 against 16" in refused.stdout
+    assert unread.exit_code == 2
+    assert "cannot be read" in unread.stderr

@@ -1,0 +1,163 @@
+"""`penstock fleet`: the GPUs that the jobs of a running controller share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from services.cli.client import WHAT_IF_TIMEOUT_S
+from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, share, show, table_of
+
+fleet = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+"""The group; each command is a function below."""
+
+REFUSED = 1
+"""Exit code for a job that may not come in, now or at all."""
+
+
+@fleet.callback()
+def group() -> None:
+    """See how the GPUs are shared, and what a new job or fewer nodes would do.
+
+    The server comes from --server or PENSTOCK_SERVER, the token from PENSTOCK_TOKEN. Exit codes:
+    1 refused, 2 wrong usage, 3 the server does not answer, 4 the token may not.
+    """
+
+
+@fleet.command("show")
+def show_fleet(*, server: Server = SERVER, ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """The GPUs there are, what each job asked for, what it has, and what bound it."""
+    with asking_server("fleet show", server, ca_file) as client:
+        document = client.get("/v1/fleet").document["share"]
+    if document is None:
+        typer.echo("penstock fleet show: no fleet is configured; see docs/fleet.md", err=True)
+        raise typer.Exit(REFUSED)
+    if as_json:
+        return show(document, as_json, _types)
+    console = Console()
+    console.print(_types(document))
+    console.print()
+    console.print(_jobs(document))
+    for words in filter(None, (document["note"], document["trouble"])):
+        console.print(words, style="yellow", markup=False)
+    return None
+
+
+@fleet.command("admit")
+def admit(
+    file: Annotated[Path, typer.Argument(metavar="JOB.YAML", help="The job that wants in.")],
+    *,
+    server: Server = SERVER,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """What accepting a job would do to everyone over a day and a week. Nothing is changed.
+
+    Exit code 0 is accept; 1 is queue or refuse.
+    """
+    body = _read(file)
+    with asking_server("fleet admit", server, ca_file) as client:
+        document = client.ask("POST", "/v1/fleet/admission", body, timeout_s=WHAT_IF_TIMEOUT_S).document
+    if not as_json:
+        wait = f" in {document['start_s'] / 3600:.0f} h" if document["verdict"] == "queue" else ""
+        typer.echo(f"{document['verdict']}{wait}: {document['why']}")
+    if as_json or document["outcomes"]:
+        show(document, as_json, _outcomes)
+    if document["verdict"] != "accept":
+        raise typer.Exit(REFUSED)
+
+
+@fleet.command("without")
+def without(
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Nodes to do without.")],
+    *,
+    server: Server = SERVER,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Who suffers while these nodes are away. Nothing is changed."""
+    with asking_server("fleet without", server, ca_file) as client:
+        document = client.ask("POST", "/v1/fleet/what-if", {"nodes": nodes}).document
+    show(document, as_json, _sufferers)
+
+
+def _read(file: Path) -> Any:
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        typer.echo(f"penstock fleet admit: {file}: cannot be read: {error.strerror}", err=True)
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        typer.echo(f"penstock fleet admit: {file}: is not valid YAML: {error}", err=True)
+    raise typer.Exit(2)
+
+
+def _types(document: dict[str, Any]) -> Table:
+    columns = ("GPU type", "there", "lost", "wished", "held", "contended", "one more is worth")
+    return table_of(
+        columns,
+        [
+            (t["gpu_type"], t["gpus"], t["lost"], t["wished"], t["held"], t["contended"], t["shadow_price"])
+            for t in document["types"]
+        ],
+    )
+
+
+def _jobs(document: dict[str, Any]) -> Table:
+    columns = (
+        "job",
+        "tenant",
+        "GPU type",
+        "asked",
+        "share",
+        "held",
+        "guaranteed",
+        "lent",
+        "satisfied",
+        "bound by",
+    )
+    return table_of(
+        columns,
+        [
+            (
+                *(j["job"], j["tenant"], j["gpu_type"], j["asked"], j["share"], j["held"], j["guaranteed"]),
+                *(j["lent"], share(j["satisfaction"]), j["binding"]),
+            )
+            for j in document["jobs"]
+        ],
+    )
+
+
+def _outcomes(document: dict[str, Any]) -> Table:
+    rows = []
+    for outcome in document["outcomes"]:
+        worst = outcome["effects"][0] if outcome["effects"] else None
+        harmed = (
+            "-"
+            if worst is None
+            else f"{worst['job']} {share(worst['late_share_before'])} to {share(worst['late_share_after'])}"
+        )
+        rows.append(
+            (
+                *(outcome["hours"], share(outcome["late_share"]), harmed),
+                *(outcome["bill_before"], outcome["bill_after"]),
+            )
+        )
+    return table_of(("hours", "late itself", "most harmed", "bill now", "bill with it"), rows)
+
+
+def _sufferers(document: dict[str, Any]) -> Table:
+    return table_of(
+        ("job", "workers", "then", "satisfied", "then"),
+        [
+            (
+                *(j["job"], j["workers_before"], j["workers_after"]),
+                *(share(j["satisfaction_before"]), share(j["satisfaction_after"])),
+            )
+            for j in document["jobs"]
+        ],
+    )

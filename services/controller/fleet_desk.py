@@ -1,0 +1,197 @@
+"""The fleet behind a controller: its file, what each job has of it, and what a new job would do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+import yaml
+from pydantic import ValidationError
+
+from estimator.fleet import Budget, Configuration, FleetPlan, InvalidFleet, JobId, Standing
+from estimator.fleet.admission import Admission, admitted
+from estimator.fleet.budget_what_if import BudgetWhatIf, with_nodes_fewer
+from estimator.fleet.demand_ahead import demand_ahead
+from estimator.fleet.future import Outlook
+from estimator.fleet.seating import check_guarantees
+from services.control.fleet_share import FleetShare, FleetTerms
+from services.control.types import Reason
+from services.controller.journal import JobStatus
+from services.settings import JobSettings, SettingsError
+from services.settings.fleet import FleetContents, FleetSettings
+
+log = structlog.get_logger(__name__)
+
+STEP_S = 3_600.0
+HORIZONS = (24, 168)
+"""A day and a week, in steps."""
+CURVE_MAX = 512
+"""Workers up to which a job's curve is drawn for a question about days ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """The fleet as it is now."""
+
+    budget: Budget
+    plan: FleetPlan
+    held: Mapping[JobId, Configuration]
+    asked: Mapping[JobId, int]
+    lent: Mapping[JobId, int]
+    """By job, workers of its guarantee that others may have."""
+    trouble: str = ""
+
+
+class FleetDesk:
+    """One for each controller. Without a fleet in the settings it does nothing at all."""
+
+    def __init__(
+        self, settings: FleetSettings, *, interval_s: float, status: Callable[[str], JobStatus | None]
+    ) -> None:
+        """Raises SettingsError for a fleet file that cannot be used."""
+        self._file = settings.file
+        self._read_at: tuple[int, int] | None = None
+        self._contents: FleetContents = settings
+        self._status = status
+        self._trouble = ""
+        if self._file is not None:
+            self._contents, self._read_at = _read(self._file), _stamp(self._file)
+        terms = self._contents.terms()
+        shares = self._file is not None or terms is not None
+        self.share = FleetShare(terms or FleetTerms(Budget(())), interval_s=interval_s) if shares else None
+        """What the jobs' loops ask; None where nothing is shared."""
+
+    def refresh(self, jobs: Mapping[str, JobSettings]) -> None:
+        """Read the fleet file again if it changed, and forget the jobs that are gone.
+
+        A file that cannot be used, or that breaks a guarantee, leaves the last good one in force.
+        """
+        if self.share is None:
+            return
+        self.share.keep(jobs.keys())
+        if self._file is None:
+            return
+        stamp = _stamp(self._file)
+        if stamp == self._read_at:
+            return
+        self._read_at = stamp
+        try:
+            contents = _read(self._file)
+            terms = contents.terms() or FleetTerms(Budget(()))
+            check_guarantees(terms.budget, [job.standing(name) for name, job in jobs.items()])
+        except (SettingsError, InvalidFleet) as error:
+            self._trouble = f"the fleet file is not in force: {error}"
+            log.warning("fleet_file_refused", file=str(self._file), why=str(error))
+            return
+        self._contents, self._trouble = contents, ""
+        self.share.terms = terms
+        log.info("fleet_file_read", file=str(self._file), gpus=terms.budget.gpus)
+
+    def check(self, jobs: Mapping[str, JobSettings]) -> None:
+        """Refuse jobs whose guarantees the fleet cannot hold together. Raises InvalidFleet."""
+        if self.share is not None and self.share.terms.budget.nodes:
+            standings = [job.standing(name) for name, job in jobs.items()]
+            self.share.terms.tenants.weights(standings)  # names their tenants
+            check_guarantees(self.share.terms.budget, standings)
+
+    def state(self) -> FleetState | None:
+        """What there is and who gets what by the latest wishes; None without a fleet. Raises InvalidFleet."""
+        if self.share is None:
+            return None
+        trouble = self._trouble or self.share.trouble
+        share = self.share
+        return FleetState(
+            share.terms.budget, share.plan(), share.held(), share.asked(), share.loans(), trouble
+        )
+
+    def admission(
+        self, newcomer: Outlook, jobs: Mapping[str, JobSettings], *, now_s: float
+    ) -> Admission | None:
+        """What taking in a job would do over a day and a week; None without a fleet. Raises InvalidFleet.
+
+        Takes long for many jobs: call it in a thread.
+        """
+        if self.share is None:
+            return None
+        return admitted(
+            newcomer,
+            self._outlooks(jobs, now_s),
+            self.share.terms.budget,
+            self.share.terms.tenants,
+            horizons=HORIZONS,
+            step_s=STEP_S,
+            policy=self._contents.admission.policy(),
+            rules=self.share.terms.rules,
+        )
+
+    def without(self, nodes: Sequence[str]) -> BudgetWhatIf | None:
+        """Who suffers while these nodes are away; None without a fleet. Raises InvalidFleet."""
+        if self.share is None:
+            return None
+        terms = self.share.terms
+        return with_nodes_fewer(terms.budget, nodes, self.share.wishes(), terms.tenants, rules=terms.rules)
+
+    def _outlooks(self, jobs: Mapping[str, JobSettings], now_s: float) -> list[Outlook]:
+        return list(self._seen_outlooks(jobs, now_s))
+
+    def _seen_outlooks(self, jobs: Mapping[str, JobSettings], now_s: float) -> Iterable[Outlook]:
+        """Of the jobs that have ticked: one that nobody has observed is a guarantee at most."""
+        for name, job in sorted(jobs.items()):
+            standing, status = job.standing(name), self._status(name)
+            kind = None if self.share is None else self.share.kind_of(name)
+            decision, seen = (status.decision, status.seen) if status is not None else (None, None)
+            if kind is None or decision is None or seen is None or seen.history is None:
+                continue
+            if Reason.RECOMMEND_ONLY in decision.notes:
+                continue
+            model = decision.state.throughput.model
+            most = min(standing.workers_max, CURVE_MAX)
+            demand = demand_ahead(
+                seen.history, seen.forecast, now_s=now_s, steps=max(HORIZONS), step_s=STEP_S
+            )
+            curve = tuple(model.low(workers) for workers in range(most + 1))
+            yield Outlook(standing, {kind: curve}, demand, job.slo.fresh_within_s)
+
+
+def newcomer(
+    standing: Standing, rates: Mapping[str, float], hourly_per_s: Sequence[float], *, slo_s: float
+) -> Outlook:
+    """A job that is not there yet, as somebody describes it: a lone worker's rate by type, traffic by hour.
+
+    The hours repeat until a week is full. Raises InvalidFleet.
+    """
+    week = tuple(hourly_per_s[hour % len(hourly_per_s)] for hour in range(max(HORIZONS)))
+    most = min(standing.workers_max, CURVE_MAX)
+    curves = {
+        kind: tuple(rate * workers / (1 + 0.02 * max(0, workers - 1)) for workers in range(most + 1))
+        for kind, rate in rates.items()
+    }
+    return Outlook(standing, curves, week, slo_s)
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """What changes when the file does; None while it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _read(file: Path) -> FleetContents:
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"{file}: is not valid YAML: {error}") from error
+    try:
+        return FleetContents.model_validate(content or {})
+    except ValidationError as error:
+        mistakes = "; ".join(
+            f"{'.'.join(map(str, mistake['loc'])) or 'fleet'}: {mistake['msg'].removeprefix('Value error, ')}"
+            for mistake in error.errors(include_url=False, include_input=False)
+        )
+        raise SettingsError(f"{file}: {mistakes}") from error

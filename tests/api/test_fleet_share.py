@@ -1,0 +1,89 @@
+"""The fleet over REST: how its GPUs are shared, whether a job may come in, who suffers with fewer nodes."""
+
+from __future__ import annotations
+
+from fastapi.testclient import TestClient
+
+from services.access.role import Role
+from services.api.examples import ADMISSION
+from services.controller.fleet_desk import FleetDesk
+from services.settings.fleet import FleetSettings
+from tests.api.sites import Rig
+
+
+async def test_the_fleet_shows_what_each_job_asked_for_and_what_it_has(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    share = client.get("/v1/fleet").json()["share"]
+
+    assert share["method"] == "wishes"
+    assert [(kind["gpu_type"], kind["gpus"], kind["lost"]) for kind in share["types"]] == [("a100", 16, 0)]
+    assert [(job["job"], job["asked"], job["binding"]) for job in share["jobs"]] == [("clicks", 5, "wish")]
+    assert share["trouble"] == ""
+
+
+async def test_a_token_for_one_job_sees_its_own_share_only_and_asks_nothing_of_all(rig: Rig) -> None:
+    rig.controller.tick()
+    client = rig.client(await rig.token(Role.ADMIN, jobs=("views",)))
+
+    assert client.get("/v1/fleet").json()["share"]["jobs"] == []
+    assert client.post("/v1/fleet/admission", json=ADMISSION).status_code == 403
+    assert client.post("/v1/fleet/what-if", json={"nodes": ["a100-0"]}).status_code == 403
+
+
+async def test_a_job_that_fits_may_come_in_and_one_that_does_not_is_told_why(
+    client: TestClient, rig: Rig
+) -> None:
+    rig.controller.tick()
+
+    fits = client.post("/v1/fleet/admission", json=ADMISSION).json()
+    huge = client.post("/v1/fleet/admission", json={**ADMISSION, "guaranteed": 16}).json()
+
+    assert fits["verdict"] == "accept"
+    assert [outcome["hours"] for outcome in fits["outcomes"]] == [24, 168]
+    assert fits["outcomes"][1]["bill_after"] > fits["outcomes"][1]["bill_before"] > 0
+    assert [effect["job"] for effect in fits["outcomes"][0]["effects"]] == ["clicks"]
+    assert huge["verdict"] == "refuse"
+    assert "17 of a100 against 16" in huge["why"]
+
+
+async def test_what_cannot_be_is_a_problem_and_not_an_error(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    twice = client.post("/v1/fleet/admission", json={**ADMISSION, "name": "clicks"})
+    odd = client.post("/v1/fleet/admission", json={**ADMISSION, "gpus_per_worker": 0.3})
+    nowhere = client.post("/v1/fleet/what-if", json={"nodes": ["n9"]})
+
+    assert (twice.status_code, odd.status_code, nowhere.status_code) == (409, 409, 409)
+    assert "no node 'n9'" in nowhere.json()["detail"]
+
+
+async def test_fewer_nodes_tell_who_suffers(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    answer = client.post("/v1/fleet/what-if", json={"nodes": ["a100-0", "a100-1"]}).json()
+
+    assert [(job["job"], job["workers_before"], job["workers_after"]) for job in answer["jobs"]] == [
+        ("clicks", 5, 0)
+    ]
+
+
+async def test_without_a_fleet_there_is_nothing_to_ask(client: TestClient, rig: Rig) -> None:
+    rig.controller.fleet = FleetDesk(FleetSettings(), interval_s=5.0, status=rig.controller.journal.status)
+
+    assert client.get("/v1/fleet").json()["share"] is None
+    assert client.post("/v1/fleet/admission", json=ADMISSION).status_code == 501
+    assert client.post("/v1/fleet/what-if", json={"nodes": ["a100-0"]}).status_code == 501
+
+
+async def test_a_job_whose_guarantee_does_not_fit_is_not_made(client: TestClient) -> None:
+    job = {
+        "id": "video",
+        "topic": "video",
+        "scaling": {"workers_max": 30},
+        "fleet": {"guaranteed": 20},
+    }
+    refused = client.post("/v1/jobs", json=job)
+
+    assert refused.status_code == 409
+    assert "22 of a100 against 16" in refused.json()["detail"]

@@ -1,0 +1,83 @@
+"""A fleet's settings: what is shared, and what cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from estimator.fleet import Standing
+from services.settings import JobSettings, Settings
+
+GPUS = {"a100": {"gpus": 12, "price": 2.5}}
+
+
+def made(**content: Any) -> Settings:
+    return Settings(**content)
+
+
+def a_job(**content: Any) -> JobSettings:
+    return JobSettings(topic="t", **content)
+
+
+def job(**fleet: Any) -> dict[str, Any]:
+    return {"topic": "clicks", "fleet": fleet}
+
+
+def test_without_gpus_nothing_is_shared() -> None:
+    assert Settings().fleet.terms() is None
+
+
+def test_types_nodes_and_tenants_become_a_budget() -> None:
+    fleet = made(
+        fleet={
+            "gpu_types": GPUS,
+            "nodes": {"n1": {"gpu_type": "t4", "gpus": 4, "within": ["r1"]}},
+            "lost": ["a100-1"],
+            "tenants": {"ads": {"weight": 2}},
+        }
+    ).fleet
+    terms = fleet.terms()
+
+    assert terms is not None
+    assert terms.budget.declared == {"t4": 4, "a100": 12}
+    assert terms.budget.gpus == {"t4": 4, "a100": 8}
+    assert terms.budget.price("a100") == 2.5
+    assert terms.tenants.tenants[0].weight == 2.0
+
+
+def test_guarantees_beyond_the_fleet_are_refused_with_their_sum() -> None:
+    jobs = {"a": job(guaranteed=7), "b": {**job(guaranteed=8), "topic": "other"}}
+
+    with pytest.raises(ValidationError, match="15 of a100 against 12"):
+        made(fleet={"gpu_types": GPUS}, jobs=jobs)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "wrong"),
+    [
+        ({"gpu_types": GPUS, "lost": ["n9"]}, "'n9', which is no node"),
+        ({"gpu_types": GPUS, "file": "fleet.yaml"}, "both here and in `file`"),
+        ({"tenants": {"ads": {"parent": "org"}}}, "'org'"),
+        ({"nodes": {"n": {"gpu_type": "t4", "gpus": 4, "switch_gpus": 3}}}, "do not divide"),
+        ({"gpu_types": {"a100": {"count": 3}}}, "Extra inputs"),
+    ],
+)
+def test_a_fleet_that_cannot_be_is_refused(fleet: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ValidationError, match=wrong):
+        made(fleet=fleet)
+
+
+def test_a_jobs_guarantee_is_its_fewest_workers_unless_it_says_more() -> None:
+    plain = a_job(scaling={"workers_min": 2, "workers_max": 9, "gpus_per_worker": 1.5})
+
+    assert plain.standing("clicks") == Standing("clicks", guaranteed=2, gpus_per_worker=2.0, workers_max=9)
+    with pytest.raises(ValidationError, match="outside workers_min"):
+        a_job(fleet={"guaranteed": 99})
+
+
+def test_a_share_of_a_gpu_is_rounded_up_to_one_that_is_given_out() -> None:
+    small = a_job(scaling={"gpus_per_worker": 0.3})
+
+    assert small.standing("clicks").gpus_per_worker == 0.5
