@@ -18,6 +18,7 @@ class KnownRates:
 
     def __init__(self, fleet: FleetFile, truth: Floats, *, seed: int) -> None:
         rng = np.random.default_rng([seed, 6])
+        self._error = fleet.profile_error
         self._told = truth * np.exp(fleet.profile_error * rng.standard_normal(truth.shape))
         self._measured = truth * np.exp(MEASURED_ERROR * rng.standard_normal(truth.shape))
         self._ready_s = np.zeros(truth.shape)
@@ -30,3 +31,8 @@ class KnownRates:
     def rates(self) -> Floats:
         """As known now."""
         return np.where(self._ready_s >= SEEN_AFTER_S, self._measured, self._told)
+
+    @property
+    def sure(self) -> Floats:
+        """The share of each rate that can be counted on: two deviations of what is known below it."""
+        return np.exp(-2 * np.where(self._ready_s >= SEEN_AFTER_S, MEASURED_ERROR, self._error))

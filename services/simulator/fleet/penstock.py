@@ -23,6 +23,7 @@ from services.simulator.fleet.file import FleetFile
 from services.simulator.fleet.kernel import Counts
 from services.simulator.fleet.seen import FleetDecision, FleetSeen
 from services.simulator.fleet.traffic import FleetTraffic
+from services.simulator.trace import Floats
 
 TICK_S = 60
 SPAN_S = 900.0
@@ -74,28 +75,36 @@ class PenstockFleet:
         if situation.lag_s > situation.slo.fresh_within_s:
             enough = _coming(sizing, situation) + situation.lag / SPAN_S
             workers = min(workers, max(_fewest(seen.curve(job, place, most), enough), 1))
-        demand = float(seen.curve(job, place, workers)[-1])
+        sure = 1.0 if kinds[place] == about.home else float(seen.sure[job, place])
+        demand = sure * float(seen.curve(job, place, workers)[-1])
         counts: dict[str, int] = {}
         curves: dict[str, tuple[float, ...]] = {}
         for name in about.rates:
             kind = kinds.index(name)
             curve = seen.curve(job, kind, int(seen.capacity[kind]))
+            if name != about.home:  # what stands in for a guarantee must be worth it
+                curve *= seen.sure[job, kind]
             counts[name] = workers if kind == place else _fewest(curve, demand)
             if here and kind != place:
-                first = about.guaranteed + 1 if name == about.home else 0  # a guarantee is worth what it is
-                curve[first:] = np.maximum(
-                    self._kept * np.minimum(curve[first:], demand), curve[:first].max(initial=0.0)
-                )
+                curve = self._moved(curve, demand, about.guaranteed if name == about.home else 0)
             curves[name] = tuple(curve[: max(counts[name], here, about.guaranteed) + 2].tolist())
+        promised = float(seen.curve(job, kinds.index(about.home), about.guaranteed)[-1])
+        there = curves[kinds[place]][here] >= min(promised, demand) * (1 - 1e-9)
         return Wish(
             job=self._standings[job],
             workers=counts,
             curves=curves,
             demand_per_s=demand,
             current=Configuration(kinds[place], here) if here else NOTHING,
-            pinned=bool(here and seen.now_s < self._moving_until_s[job]),
+            pinned=bool(here and there and seen.now_s < self._moving_until_s[job]),
             preferred=kinds[place],
         )
+
+    def _moved(self, curve: Floats, demand: float, guaranteed: int) -> Floats:
+        """What a job would train of its demand with the move in it; a guarantee is worth what it is."""
+        moved = self._kept * np.minimum(curve, demand)
+        moved[: guaranteed + 1] = curve[: guaranteed + 1]
+        return np.maximum.accumulate(moved)
 
 
 def _coming(sizing: Sizing, situation: Situation) -> float:

@@ -126,6 +126,7 @@ class _Eyes:
             starting_since_s=self._starting(begins_s, census),
             free=census[at.FREE].sum(axis=0),
             rates=self._known.rates,
+            sure=self._known.sure,
             history=self._history,
         )
 

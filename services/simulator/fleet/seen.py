@@ -37,6 +37,8 @@ class FleetSeen:
     """GPUs of each type that nobody holds."""
     rates: Floats
     """Samples/s of a lone GPU as far as is known: told by a profile, then measured."""
+    sure: Floats
+    """The share of each that can be counted on."""
     history: Callable[[int], TrafficHistory]
 
     @property

@@ -57,6 +57,7 @@ def seeing(
         starting_since_s=tuple((now_s,) * int(row.sum()) for row in starting),
         free=capacity - (ready + starting).sum(axis=0),
         rates=rates,
+        sure=np.ones_like(rates),
         history=lambda job: TrafficHistory(
             start_s=now_s - 600.0, step_s=60.0, rates=np.full(10, traffic[job])
         ),
