@@ -35,4 +35,5 @@ class KnownRates:
     @property
     def sure(self) -> Floats:
         """The share of each rate that can be counted on: two deviations of what is known below it."""
-        return np.exp(-2 * np.where(self._ready_s >= SEEN_AFTER_S, MEASURED_ERROR, self._error))
+        sure: Floats = np.exp(-2 * np.where(self._ready_s >= SEEN_AFTER_S, MEASURED_ERROR, self._error))
+        return sure
