@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from estimator.fleet import NOTHING, Configuration
+from estimator.fleet.programme import solved
 from estimator.rules.horizontal import Past, behaved
 from estimator.rules.hpa import desired_by_usage
 from estimator.situation import Limits
@@ -20,7 +22,7 @@ from services.simulator.fleet.gavel import ROUND_S, Gavel, fair_fractions
 from services.simulator.fleet.hpa_jobs import HpaJobs
 from services.simulator.fleet.penstock import PenstockFleet
 from services.simulator.fleet.seen import FleetSeen
-from services.simulator.fleet.sia import Sia, Table, configurations, solve
+from services.simulator.fleet.sia import RULES, Sia, choices_of, configurations
 from services.simulator.fleet.world import Sizes
 from services.simulator.trace import Floats
 from tests.simulator.fleet.making import a_fleet, a_job, arriving, sizes
@@ -176,12 +178,22 @@ def test_sias_sizes_are_powers_of_two_and_whole_nodes() -> None:
 
 
 def test_sia_shares_evenly_between_equals_rather_than_starve_one() -> None:
-    rows = np.array([(job, 0, n) for job in range(2) for n in (1, 2, 4, 8)])
-    worths = np.array([1.0, 2.0, 4.0, 8.0] * 2)
+    goodputs = {Configuration("a", n): 100.0 * n for n in (1, 2, 4, 8)}
+    choices = [choices_of(goodputs, NOTHING, kept=1.0, weight=1.0) for _ in range(2)]
 
-    chosen = solve(Table(rows, worths), np.ones(2), np.array([9]))
+    picked = solved(choices, {"a": 9}, RULES).picked
 
-    assert [int(n) for _, _, n in rows[chosen]] == [4, 4]
+    assert [choices[job][choice].at.workers for job, choice in enumerate(picked)] == [4, 4]
+
+
+def test_sias_worth_is_its_papers_power_of_goodput_with_the_restart_in_it() -> None:
+    goodputs = {Configuration("a", 1): 100.0, Configuration("a", 4): 400.0}
+
+    nothing, one, four = choices_of(goodputs, Configuration("a", 1), kept=0.9, weight=2.0)
+
+    assert nothing.value == 0.0
+    assert one.value == pytest.approx(2 * (1.1 - 1.0), abs=1e-3)
+    assert four.value == pytest.approx(2 * (1.1 - (0.9 * 4) ** -0.5) - 0.02, abs=1e-3)
 
 
 def test_sia_keeps_what_a_job_has_where_a_restart_would_cost_more_than_it_brings() -> None:
