@@ -3,8 +3,9 @@
 Minimise  Σ_j w_j Σ_c x_jc · (r_jc · G_jc)^p + 1.1 · Σ_j w_j (1 - Σ_c x_jc) + 0.02 · changed jobs  with
 p = -0.5, x binary, at most one configuration c = (type, n) a job and GPUs of a type within what there is. G
 is goodput over the job's least one; n is 1, 2, 4, ... up to a node and whole nodes after that, at most twice
-what the job ever had. A configuration that is not the present one is worth r = (age - restarts · S) / (age + S)
-of it, S being what a restart costs; the charge for a change is that of its authors' code.
+what the job ever had. A configuration that is not the present one is worth so much of it:
+r = (age - restarts · S) / (age + S), S being what a restart costs. The charge for a change is that of its
+authors' code.
 
 Ours, since a stream is no batch job: goodput is what can be used, min(C(n), rate/0.85 + backlog/60 s), and of
 configurations that are worth the same the one with fewer GPUs is taken. The programme is solved by the
