@@ -248,13 +248,14 @@ def test_a_job_on_the_move_is_left_alone_until_it_is_there() -> None:
 
     moved = policy.decide(start).workers
     there = replace(
-        seeing(fleet, sizes([0, 0], [1, 0]), busy=[0.0, 1.0], rate=[10.0, 380.0], now_s=6060.0),
+        seeing(fleet, sizes([0, 0], [1, 0]), busy=[0.0, 1.0], rate=[700.0, 380.0], now_s=6060.0),
         requested=moved,
     )
 
     assert moved[0, 0] == 0
     assert moved[0, 1] > 0
     assert policy.decide(there).workers[0].tolist() == moved[0].tolist()
+    assert policy.decide(replace(there, now_s=6180.0)).workers[0, 1] > moved[0, 1]
 
 
 def test_the_best_balance_splits_jobs_where_that_loads_the_fleet_less() -> None:
