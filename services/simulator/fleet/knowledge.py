@@ -11,6 +11,8 @@ from services.simulator.trace import Floats
 SEEN_AFTER_S = 300.0
 """Ready for so long on a type, a job has measured its own rate there."""
 MEASURED_ERROR = 0.01
+DEVIATIONS = 3.5
+"""With hundreds of jobs and types, two deviations are exceeded every day."""
 
 
 class KnownRates:
@@ -34,6 +36,8 @@ class KnownRates:
 
     @property
     def sure(self) -> Floats:
-        """The share of each rate that can be counted on: two deviations of what is known below it."""
-        sure: Floats = np.exp(-2 * np.where(self._ready_s >= SEEN_AFTER_S, MEASURED_ERROR, self._error))
+        """The share of each rate that can be counted on against another: both may be off."""
+        sure: Floats = np.exp(
+            -DEVIATIONS * np.sqrt(2) * np.where(self._ready_s >= SEEN_AFTER_S, MEASURED_ERROR, self._error)
+        )
         return sure
