@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -101,23 +101,28 @@ def units_in(cell: Cell, unit: int) -> int:
     return inner or (1 if cell.node else 0)
 
 
-def divided(units: int, tops: Iterable[Cell], *, unit: int) -> tuple[int, ...]:
+def units_by_size(tops: Iterable[Cell], unit: int) -> dict[int, int]:
+    """By size of cell, how many units every cell of that size holds at least."""
+    held: dict[int, int] = {}
+    for cell in (cell for top in tops for cell in top.walk()):
+        held[cell.gpus] = min(units_in(cell, unit), held.get(cell.gpus, cell.gpus))
+    return held
+
+
+def divided(units: int, held: Mapping[int, int], *, unit: int) -> tuple[int, ...]:
     """So many units as sizes of cells, the largest first. Cells that units fill without waste come first.
 
-    A unit that no node holds asks for more than there is.
+    `held` is how many a cell of each size holds. A unit that no node holds asks for more than there is.
 
-    >>> divided(13, cells_of([Node("a", "t4", 8), Node("b", "t4", 8)]), unit=1)
+    >>> nodes = cells_of([Node("a", "t4", 8), Node("b", "t4", 8)])
+    >>> divided(13, units_by_size(nodes, 1), unit=1)
     (8, 4, 1)
     """
-    held: dict[int, int] = {}
-    tops = tuple(tops)
-    for cell in (cell for top in tops for cell in top.walk()):
-        held[cell.gpus] = min(units_in(cell, unit), held.get(cell.gpus, units))
     parts: list[int] = []
     for size in sorted(held, reverse=True):
-        if held[size] * unit == size:
+        if held[size] and held[size] * unit == size:
             parts += [size] * (units // held[size])
             units %= held[size]
-    beyond = sum(top.gpus for top in tops) + 1
+    beyond = max(held, default=0) + 1
     holding = min((size for size, count in held.items() if count), default=beyond)
     return tuple(sorted(parts + [holding] * units, reverse=True))

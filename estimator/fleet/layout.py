@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from estimator.fleet.buddies import FreeCells
-from estimator.fleet.cells import Cell, divided, units_in
+from estimator.fleet.cells import Cell, divided, units_by_size, units_in
 from estimator.fleet.standing import JobId
 
 
@@ -61,6 +61,7 @@ class Layout:
     bound: dict[JobId, list[Cell]] = field(default_factory=dict)
     owed: dict[JobId, list[int]] = field(default_factory=dict)
     """By job, sizes of guaranteed cells that are not bound; the largest first."""
+    _free: FreeCells | None = None
 
     def taken(self) -> set[int]:
         """GPUs in use, or bound to a guarantee."""
@@ -68,8 +69,19 @@ class Layout:
         return {gpu for cell in cells for gpu in cell.numbers}
 
     def free(self) -> FreeCells:
-        """What is neither used nor bound."""
-        return FreeCells.around(self.tops, self.taken())
+        """What is neither used nor bound, to try something on; worked out once until somebody leaves."""
+        if self._free is None:
+            self._free = FreeCells.around(self.tops, self.taken())
+        return self._free.copy()
+
+    def left(self, free: FreeCells) -> None:
+        """What was tried is done: this is free now."""
+        self._free = free
+
+    def leave(self, job: JobId, unit: Cell) -> None:
+        """A unit goes, and its buddies may merge."""
+        self.units[job].remove(unit)
+        self._free = None
 
     def owing(self) -> list[int]:
         """The sizes of all guaranteed cells that still have to find a place."""
@@ -81,7 +93,7 @@ class Layout:
 
     def room_of_its_own(self, job: JobId, gpus: int) -> Cell | None:
         """A free part of the cells bound to a job, for one more of its units."""
-        used = {gpu for cells in self.units.values() for cell in cells for gpu in cell.numbers}
+        used = {gpu for cell in self.units.get(job, ()) for gpu in cell.numbers}
         return FreeCells.around(self.bound.get(job, ()), used).take(gpus, in_node=True)
 
 
@@ -104,17 +116,28 @@ class _Drawing:
         self.layout = Layout(tuple(tops))
         self.nodes = {cell.node: cell for top in tops for cell in _nodes(top)}
         self.shapes = {shape.job: shape for shape in shapes}
+        self.around: dict[str, list[Cell]] = {node: [] for node in self.nodes}
+        """By node, the cells that it is part of."""
+        for cell in (cell for top in tops for cell in top.walk() if not cell.node):
+            for node in _nodes(cell):
+                self.around[node.node].append(cell)
+        self.held: dict[int, dict[int, int]] = {}
+        """By size of unit, and of cell: units that it holds."""
+        self.where: dict[JobId, set[str]] = {shape.job: set() for shape in shapes}
         self.unbound: dict[str, Counter[JobId]] = {node: Counter() for node in self.nodes}
         """By node and job, units that sit in no bound cell."""
         for resident in residents:
             if resident.node in self.nodes:
                 units = self.shapes[resident.job].units(resident.workers)
                 self.unbound[resident.node][resident.job] += units
+                self.where[resident.job].add(resident.node)
         self.taken: set[int] = set()
 
     def bind(self, shape: Shape) -> None:
         """Bind what a job's guarantee covers where it runs; owe the rest, less what it has elsewhere."""
-        owed = list(divided(shape.units(shape.guaranteed), self.layout.tops, unit=shape.unit))
+        if shape.unit not in self.held:
+            self.held[shape.unit] = units_by_size(self.layout.tops, shape.unit)
+        owed = list(divided(shape.units(shape.guaranteed), self.held[shape.unit], unit=shape.unit))
         bound: list[Cell] = []
         for size in list(owed):
             cell = self._fullest(shape, size)
@@ -122,7 +145,7 @@ class _Drawing:
                 bound.append(cell)
                 owed.remove(size)
                 self._settle(shape, cell)
-        elsewhere = sum(units[shape.job] for units in self.unbound.values()) * shape.unit
+        elsewhere = sum(self.unbound[node][shape.job] for node in self.where[shape.job]) * shape.unit
         while owed and owed[-1] <= elsewhere:  # what it has elsewhere stands for its smallest cells
             elsewhere -= owed.pop()
         self.layout.bound[shape.job] = bound
@@ -143,14 +166,21 @@ class _Drawing:
     def _fullest(self, shape: Shape, size: int) -> Cell | None:
         """The cell of this size that can hold most of a job's units, with everybody else beside it."""
         best: tuple[int, Cell] | None = None
-        for top in self.layout.tops:
-            for cell in top.walk():
-                if cell.gpus != size or not self.taken.isdisjoint(cell.numbers):
-                    continue
-                count = min(self._own(shape.job, cell), units_in(cell, shape.unit))
-                if count and (best is None or count > best[0]) and self._leaves_room(shape, cell, count):
-                    best = count, cell
+        for cell in self._candidates(shape.job, size):
+            count = min(self._own(shape.job, cell), units_in(cell, shape.unit))
+            if count and (best is None or count > best[0]) and self._leaves_room(shape, cell, count):
+                best = count, cell
         return None if best is None else best[1]
+
+    def _candidates(self, job: JobId, size: int) -> list[Cell]:
+        """Cells of a size that nobody is bound to, where the job has units; in the order of their GPUs."""
+        found: dict[int, Cell] = {}
+        for node in self.where[job]:
+            if self.unbound[node][job]:
+                for cell in (*self.around[node], *self.nodes[node].walk()):
+                    if cell.gpus == size and self.taken.isdisjoint(cell.numbers):
+                        found[cell.first] = cell
+        return [found[first] for first in sorted(found)]
 
     def _own(self, job: JobId, cell: Cell) -> int:
         return sum(self.unbound[node.node][job] for node in self._nodes_of(cell))

@@ -86,7 +86,7 @@ def _cleared(layout: Layout, shapes: Sequence[Shape]) -> dict[JobId, int]:
             surplus = _surplus(layout, shape)
             if surplus is None:
                 break
-            layout.units[shape.job].remove(surplus)
+            layout.leave(shape.job, surplus)
             evicted[shape.job] += shape.crowd
     return dict(evicted)
 
@@ -109,7 +109,9 @@ def _seat(layout: Layout, shape: Shape, target: int, *, guaranteed: bool) -> Non
             if _claim_owed(layout, shape):
                 continue
             # Nodes are lost and not all guarantees have a place: then any GPU is better than none.
-            cell = layout.free().take(shape.unit, in_node=True)
+            free = layout.free()
+            cell = free.take(shape.unit, in_node=True)
+            layout.left(free)
         elif cell is None:
             cell = _safe_cell(layout, shape)
         if cell is None:
@@ -122,9 +124,11 @@ def _claim_owed(layout: Layout, shape: Shape) -> bool:
     owed = layout.owed.get(shape.job)
     if not owed:
         return False
-    cell = layout.free().take(owed[0])
+    free = layout.free()
+    cell = free.take(owed[0])
     if cell is None:
         return False
+    layout.left(free)
     owed.pop(0)
     layout.bound[shape.job].append(cell)
     return True
@@ -135,7 +139,10 @@ def _safe_cell(layout: Layout, shape: Shape) -> Cell | None:
     free = layout.free()
     cell = free.take(shape.unit, in_node=True)
     # `take` splits the smallest cell there is: where that breaks a guarantee, a larger one would too.
-    return cell if cell is not None and free.can_hold(layout.owing()) else None
+    if cell is None or not free.can_hold(layout.owing()):
+        return None
+    layout.left(free)
+    return cell
 
 
 def _seats(layout: Layout, shapes: Sequence[Shape], targets: Mapping[JobId, int]) -> tuple[Resident, ...]:

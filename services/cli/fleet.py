@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from services.cli.client import WHAT_IF_TIMEOUT_S
 from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, share, show, table_of
+from services.control.errors import ControlError
 
 fleet = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 """The group; each command is a function below."""
@@ -84,6 +86,32 @@ def without(
     with asking_server("fleet without", server, ca_file) as client:
         document = client.ask("POST", "/v1/fleet/what-if", {"nodes": nodes}).document
     show(document, as_json, _sufferers)
+
+
+@fleet.command("discover")
+def discover(
+    *,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="How to reach the cluster; as kubectl finds it by default."),
+    ] = None,
+    context: Annotated[
+        str, typer.Option(help="Which of the kubeconfig's contexts; the current by default.")
+    ] = "",
+) -> None:
+    """Print the GPUs of a Kubernetes cluster as a fleet file, from the labels of its nodes."""
+    try:
+        from services.actuator.kubernetes_nodes import nodes_of_cluster  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError as error:
+        typer.echo(f"penstock fleet discover: {error}; install the extra `kubernetes`", err=True)
+        raise typer.Exit(2) from error
+    try:
+        contents = asyncio.run(nodes_of_cluster(kubeconfig, context))
+    except ControlError as error:
+        typer.echo(f"penstock fleet discover: {error}", err=True)
+        raise typer.Exit(3) from error
+    document = contents.model_dump(mode="json", exclude_defaults=True)
+    typer.echo(yaml.safe_dump(document, sort_keys=False), nl=False)
 
 
 def _read(file: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import floor
@@ -55,6 +56,11 @@ class Told:
         """Workers whose GPUs nobody else may take: those it has, and what of its guarantee is not lent."""
         return max(self.held, self.wish.job.guaranteed - self.loan)
 
+    @property
+    def kind(self) -> str:
+        """The type of its GPUs."""
+        return next(iter(self.wish.workers))
+
 
 class FleetShare:
     """Grants each job what it asks for while there is enough, and its share when there is not.
@@ -68,19 +74,32 @@ class FleetShare:
     """
 
     def __init__(self, terms: FleetTerms, *, interval_s: float) -> None:
-        self.terms = terms
-        """Replaced when the fleet file changes; the next word of each job is judged by the new ones."""
         self.trouble = ""
         """Why nobody may grow, in words; empty when all is well."""
         self._interval_s = interval_s
         self._told: dict[str, Told] = {}
+        # Sums over what was told, kept as it is told: a thousand jobs must not add a million numbers a tick.
+        self._kept: dict[str, float] = defaultdict(float)
+        self._wished: dict[str, float] = defaultdict(float)
         self._since_s: float | None = None
-        self._plan: FleetPlan | None = None
-        self._plan_of: tuple[int, FleetTerms] | None = None
+        self._shares: dict[JobId, int] | None = None
+        self._epoch = 0
+        self.terms = terms
+
+    @property
+    def terms(self) -> FleetTerms:
+        """What is shared, and how. Replaced when the fleet file changes: the next words are judged by it."""
+        return self._terms
+
+    @terms.setter
+    def terms(self, terms: FleetTerms) -> None:
+        self._terms = terms
+        self._there, self._declared = terms.budget.gpus, terms.budget.declared
+        self._shares = None
 
     def forget(self, job: str) -> None:
         """This controller does not decide for the job any more."""
-        self._told.pop(job, None)
+        self._tell(job, None)
         if not self._told:
             self._since_s = None
 
@@ -104,11 +123,11 @@ class FleetShare:
             self._since_s = decision.at_s
         loan = self._loan(decision, standing, forecast)
         wish = _wish(decision, standing, kind, fewest=standing.guaranteed - loan)
-        self._told[decision.job] = Told(wish, decision.requested, decision.planned, loan)
+        self._tell(decision.job, Told(wish, decision.requested, decision.planned, loan))
         most = self._most(decision, standing, kind)
         granted = min(decision.planned, max(most, 0))
         held = max(decision.requested, granted)
-        self._told[decision.job] = replace(self._told[decision.job], held=held)
+        self._tell(decision.job, replace(self._told[decision.job], held=held))
         return None if granted >= decision.planned else granted
 
     def asked(self) -> dict[JobId, int]:
@@ -125,15 +144,12 @@ class FleetShare:
 
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""
-        return {
-            told.wish.id: Configuration(next(iter(told.wish.workers)), told.held)
-            for told in self._told.values()
-        }
+        return {told.wish.id: Configuration(told.kind, told.held) for told in self._told.values()}
 
     def kind_of(self, job: str) -> str | None:
         """The type that a job has its GPUs of; None for one that has not spoken."""
         told = self._told.get(job)
-        return None if told is None else next(iter(told.wish.workers))
+        return None if told is None else told.kind
 
     def wishes(self) -> list[Wish]:
         """The latest of every job."""
@@ -141,7 +157,7 @@ class FleetShare:
 
     def _kind(self, decision: Decision, standing: Standing) -> str | None:
         """The type that the job's workers have, else may have, else the only one there is."""
-        declared = self.terms.budget.declared
+        declared = self._declared
         seen = decision.state.throughput.gpu_type
         if seen in declared:
             return seen
@@ -168,33 +184,38 @@ class FleetShare:
         return loan_of(owner, self.terms.lending, now_s=decision.at_s).workers
 
     def _most(self, decision: Decision, standing: Standing, kind: str) -> int:
-        there = self.terms.budget.gpus[kind]
-        mine = [told for told in self._told.values() if kind in told.wish.workers]
-        others = sum(told.wish.job.gpus(told.kept) for told in mine if told.wish.id != standing.id)
+        there = self._there[kind]
+        others = self._kept[kind] - standing.gpus(self._told[decision.job].kept)
         free = max(decision.requested, floor((there - others) / standing.gpus_per_worker))
         if self._since_s is None or decision.at_s < self._since_s + self._interval_s:
             return min(free, decision.requested)
-        wished = sum(told.wish.job.gpus(told.wish.workers[kind]) for told in mine)
-        if wished <= there:
+        if self._wished[kind] <= there:
             self.trouble = ""
             return free
         return min(free, self._shared(decision, standing))
 
     def _shared(self, decision: Decision, standing: Standing) -> int:
         """The job's share, worked out once an interval: not for every job anew."""
-        epoch = floor(decision.at_s / self._interval_s), self.terms
+        epoch = floor(decision.at_s / self._interval_s)
         try:
-            if self._plan is None or self._plan_of != epoch or not _speaks_of(self._plan, standing.id):
-                self._plan, self._plan_of = self.plan(), epoch
+            if self._shares is None or self._epoch != epoch or standing.id not in self._shares:
+                self._shares = {one.job: one.given.workers for one in self.plan().allotments}
+                self._epoch = epoch
             self.trouble = ""
         except InvalidFleet as error:
-            self._plan, self.trouble = None, str(error)
+            self._shares, self.trouble = None, str(error)
             return decision.requested
-        return self._plan.of(standing.id).given.workers
+        return self._shares[standing.id]
 
-
-def _speaks_of(plan: FleetPlan, job: JobId) -> bool:
-    return any(allotment.job == job for allotment in plan.allotments)
+    def _tell(self, job: str, told: Told | None) -> None:
+        """Take in a job's word, or its silence, and keep the sums."""
+        for one, sign in ((self._told.pop(job, None), -1), (told, 1)):
+            if one is not None:
+                self._kept[one.kind] += sign * one.wish.job.gpus(one.kept)
+                wished = one.wish.job.gpus(one.wish.workers[one.kind])
+                self._wished[one.kind] += sign * wished
+        if told is not None:
+            self._told[job] = told
 
 
 def _curve(decision: Decision, workers: int) -> tuple[float, ...]:
@@ -214,7 +235,7 @@ def _wish(decision: Decision, standing: Standing, kind: str, *, fewest: int) -> 
     curve = _curve(decision, workers)
     current = Configuration(kind, decision.requested) if decision.requested else NOTHING
     return Wish(
-        standing,
+        replace(standing, gpu_types=(kind,)),  # its guarantee is held where it runs
         {kind: workers},
         {kind: curve},
         max(curve[: decision.planned - decision.standbys + 1]),

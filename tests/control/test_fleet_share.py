@@ -74,9 +74,9 @@ class Fleet:
             for loop in self.loops.values():
                 tick = await loop.tick()
                 assert tick.error is None
+                used = sum(pool.requested for pool in self.pools.values())
+                assert used <= self.share.terms.budget.gpus["a100"]
             self.clock.at_s += TICK_S
-            used = sum(pool.requested for pool in self.pools.values())
-            assert used <= self.share.terms.budget.gpus["a100"]
         return {name: pool.requested for name, pool in self.pools.items()}
 
     def wants(self, **rates: float) -> None:
@@ -105,14 +105,14 @@ async def test_when_there_is_not_each_has_its_share_and_is_told_why() -> None:
 
 
 async def test_a_job_grows_into_its_guarantee_as_the_others_shrink_and_never_are_there_too_many() -> None:
-    fleet = Fleet(8, Standing("ads", weight=9.0), Standing("feed", guaranteed=5))
+    fleet = Fleet(8, Standing("feed", guaranteed=5), Standing("ads", weight=9.0))
     fleet.ahead["feed"].rate = 50.0
     fleet.wants(ads=750, feed=50)
-    assert await fleet.ticks(3) == {"ads": 7, "feed": 1}
+    assert await fleet.ticks(3) == {"feed": 1, "ads": 7}
 
     fleet.wants(feed=450)
 
-    assert await fleet.ticks(3) == {"ads": 3, "feed": 5}
+    assert await fleet.ticks(3) == {"feed": 5, "ads": 3}
 
 
 async def test_in_the_first_interval_nobody_grows_into_what_others_may_have() -> None:

@@ -34,6 +34,16 @@ def test_the_fleet_is_shown_and_follows_the_ticks(page: Page, served: Served) ->
     expect(row).to_contain_text("777/s")
 
 
+def test_shared_gpus_are_shown_with_what_bound_each_job(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served)
+
+    expect(page.get_by_role("table", name="GPU types").get_by_role("row", name="a100")).to_contain_text("16")
+    mine = page.get_by_role("table", name="Shares").get_by_role("row", name="clicks")
+    expect(mine).to_contain_text("nothing")
+    expect(mine).to_contain_text("100")
+
+
 def test_the_token_leaves_the_address_at_once(page: Page, served: Served) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.partition("#")[0]))

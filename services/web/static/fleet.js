@@ -3,6 +3,7 @@
 import { get, maybe } from "./api.js";
 import { sparkline } from "./chart.js";
 import { h, number, percent, replace, seconds } from "./dom.js";
+import { Shares } from "./shares.js";
 
 const KEPT = 90;
 
@@ -25,11 +26,13 @@ export class FleetPage {
     this.tiles = h("div.tiles");
     this.warning = h("div.banner", { role: "alert", hidden: true });
     this.list = h("div");
-    this.element = h("div.page", {}, this.warning, h("h1", {}, "Fleet"), this.tiles, this.list);
+    this.shares = new Shares();
+    this.element = h("div.page", {}, this.warning, h("h1", {}, "Fleet"), this.tiles, this.list, this.shares.element);
   }
 
   async load() {
     const fleet = await get("/v1/fleet");
+    this.shares.draw(fleet.share);
     this.jobs = new Map(fleet.jobs.map((job) => [job.id, job]));
     await Promise.all(
       fleet.jobs.slice(0, 40).map(async (job) => {
@@ -47,6 +50,7 @@ export class FleetPage {
 
   async heard(kind, data) {
     if (kind === "reset" || kind === "job") return this.load();
+    if (kind === "decision") this.shares.again();
     const job = this.jobs.get(data.job);
     if (!job || kind !== "tick") return undefined;
     for (const name of ["at_s", "rate_per_s", "lag_s", "planned", "requested", "ready", "degraded", "trouble"]) {
@@ -66,6 +70,7 @@ export class FleetPage {
 
   close() {
     clearTimeout(this.waiting);
+    this.shares.close();
   }
 
   draw() {

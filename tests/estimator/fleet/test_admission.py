@@ -96,11 +96,12 @@ def test_a_future_without_contention_is_late_with_nothing() -> None:
 
 
 def test_what_is_not_trained_in_one_hour_makes_the_next_one_late() -> None:
-    future = played(CLUSTER, [outlook("a", 16, 0, 1)], steps=3, step_s=HOUR)
+    future = played(CLUSTER, [outlook("a", 16, 8, 0, 1)], steps=4, step_s=HOUR)
     fate = future.fates[JobId("", "a")]
 
     assert fate.late[0] == pytest.approx(0.983 * 160.0 * HOUR, rel=0.01)
-    assert fate.late[2] == 0.0
+    assert fate.late[1] == pytest.approx(80.0 * HOUR)
+    assert fate.late[3] == 0.0
 
 
 def test_two_nodes_fewer_tells_who_suffers_most_first() -> None:

@@ -88,6 +88,15 @@ def test_a_guarantee_is_kept_on_another_type_where_that_trains_as_much(two_types
     assert plan.allotments[1].given == Configuration("a100", 4)
 
 
+def test_the_programme_takes_no_guarantee_from_the_light_for_the_heavy(two_types: Budget) -> None:
+    held = on_both("held", 400.0, slow=1.0, guaranteed=3, gpu_types=("a100", "t4"), weight=0.001)
+    rich = [on_both(f"rich-{index}", 400.0, slow=1.0, weight=100.0) for index in range(3)]
+    plan = share(two_types, [held, *rich])
+
+    assert plan.method is Method.PROGRAMME
+    assert plan.allotments[0].given == Configuration("a100", 3)
+
+
 def test_a_solver_that_fails_leaves_the_heap_to_decide_and_says_so(two_types: Budget) -> None:
     def failing(*_: object) -> Solution:
         raise Unsolved("the solver found nothing: it broke")
