@@ -160,6 +160,10 @@ bench-kubernetes-watch: $(VENV)/.installed-dev ## What a tick costs with 1,000 p
 bench-standby: install ## How soon a worker trains: started cold, and woken from standby.
 	$(BIN)/python -m benchmarks.standby $(ARGS)
 
+.PHONY: bench-fleet
+bench-fleet: install ## Many jobs on one GPU budget, beside static quotas, first come first served, Gavel and Sia.
+	$(BIN)/python -m benchmarks.fleet $(ARGS)
+
 .PHONY: lock
 lock: ## Write the versions of a fresh install to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

@@ -76,6 +76,8 @@ class Weighing:
     futures: Futures
     timing: Timing
     price: float
+    explains: bool = True
+    """Whether to try how much traffic must differ for another choice: most of the work, for people only."""
 
     def choose(self) -> Choice:
         """The cheapest candidate within the limits."""
@@ -111,8 +113,8 @@ class Weighing:
             None if larger is None else every.get(larger),
             every.get(seen.requested),
             most.late_share,
-            None if smaller is None else self._factor(at, smaller, curve),
-            None if larger is None else self._factor(at, larger, curve),
+            self._factor(at, smaller, curve) if self.explains and smaller is not None else None,
+            self._factor(at, larger, curve) if self.explains and larger is not None else None,
         )
 
     def _curve(self) -> Floats:

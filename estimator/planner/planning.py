@@ -40,8 +40,9 @@ class Plan:
 class Planner:
     """Plans for one job. What it keeps besides its memory is a cache: the same arguments, the same plan."""
 
-    def __init__(self, *, season_s: float) -> None:
+    def __init__(self, *, season_s: float, explains: bool = True) -> None:
         self.season_s = season_s
+        self.explains = explains
         self._fitted: tuple[object, float, TrafficModel | None] = ((), 0.0, None)
         self._recent: tuple[object, Recent | None] = ((), None)
         self._coarse: tuple[object, TrafficHistory | None] = ((), None)
@@ -130,7 +131,7 @@ class Planner:
         futures = futures_of(
             model, outlook, timing, elapsed_s=max(seen.now_s - history.end_s, 0.0), live=live
         )
-        choice = Weighing(seen, futures, timing, price).choose()
+        choice = Weighing(seen, futures, timing, price, self.explains).choose()
         held = Held(
             choice.workers, Reason.STEADY, {}, seen.now_s, history.end_s,
             live=max(math.exp(outlook.level) - model.quiet, 0.0),

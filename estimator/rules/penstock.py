@@ -38,16 +38,18 @@ def penstock(  # noqa: PLR0917 - its options are given by name
     price: float | None = None,
     step_up_max: float | None = None,
     step_down_max: float | None = None,
+    explains: bool = True,
 ) -> Rule[PenstockMemory]:
     """The pool that is cheapest in GPU time, lateness and resizes over the next minutes.
 
     The price of lateness follows from `late_share_target` (the SLO's, unless given) and from
     what was late over the last week; `price` fixes it. `season_s` is the length of a day.
-    No plan adds more than `step_up_max` workers nor takes more than `step_down_max`.
+    No plan adds more than `step_up_max` workers nor takes more than `step_down_max`. Without `explains` it
+    decides the same and does not say which traffic would change that: for simulations of many jobs.
     The first four rule only while there is no model of the traffic: too little history, or a
     forecast that has been far off lately.
     """
-    planner = cache(lambda: _planner(season_s))
+    planner = cache(lambda: _planner(season_s, explains))
     plain = Plain(utilisation, catch_up_s, settle_s, look_ahead_s)
 
     def size(seen: Situation, memory: PenstockMemory) -> tuple[Sizing, PenstockMemory]:
@@ -74,11 +76,11 @@ def penstock(  # noqa: PLR0917 - its options are given by name
     return Rule("penstock", PenstockMemory, size, foresees=True, prepare=lambda: planner().prepare())
 
 
-def _planner(season_s: float) -> Planner:
+def _planner(season_s: float, explains: bool) -> Planner:
     # Loaded at the first decision: it brings a compiler, and most commands never plan.
     from estimator.planner.planning import Planner  # noqa: PLC0415
 
-    return Planner(season_s=season_s)
+    return Planner(season_s=season_s, explains=explains)
 
 
 def _explained(known: PlannerMemory, seen: Situation, numbers: dict[str, float]) -> PlannerMemory:

@@ -24,6 +24,13 @@ def backtest(
         ),
     ] = None,
     plant: Annotated[Path | None, typer.Option(help="YAML with the plant; see docs/evaluation.md.")] = None,
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of one job: many on one GPU budget, a YAML file or builtin:contended, calm, "
+            "shifted or small; policies: penstock, static, fcfs, gavel, sia. See docs/fleet.md."
+        ),
+    ] = None,
     frontier: Annotated[
         bool,
         typer.Option("--frontier", help="Sweep each policy's own knob and read across against --baseline."),
@@ -55,6 +62,11 @@ def backtest(
 ) -> None:
     """Judge every policy on a trace: late samples, GPU-hours, pauses, and how far from the best possible."""
     # The simulator brings a compiler along: `penstock --help` must not wait for it.
+    if fleet is not None:
+        from services.simulator.fleet.session import FleetSession  # noqa: PLC0415
+
+        asked = FleetSession(fleet, trace, tuple(policy or ()), seed=seed, days=days, json=json)
+        raise typer.Exit(asked.run())
     from services.simulator.session import Outputs, Session  # noqa: PLC0415
 
     session = Session(

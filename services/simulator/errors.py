@@ -3,6 +3,7 @@
 SimulationError
 ├── TraceInvalid     the trace cannot be used; names the file, the line and the reason
 ├── PlantInvalid     the plant cannot be used; names each field, its value and the rule
+├── FleetInvalid     the fleet cannot be used; names each key, its value and the rule
 ├── UnknownPolicy    no policy has that name
 └── NothingToJudge   the trace and the plant leave nothing to simulate
 """
@@ -26,6 +27,10 @@ class TraceInvalid(SimulationError):
 
 class PlantInvalid(SimulationError):
     """The plant cannot be used."""
+
+
+class FleetInvalid(SimulationError):
+    """The fleet cannot be used."""
 
 
 class UnknownPolicy(SimulationError):

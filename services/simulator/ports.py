@@ -151,6 +151,8 @@ class Counted(PoolState):
 
     @property
     def ready(self) -> int:
+        if not hasattr(self, "_ready"):
+            object.__setattr__(self, "_ready", self.count(WorkerPhase.READY))
         return self._ready
 
 
@@ -193,9 +195,7 @@ class WorldPool:
         )
         self.ready_slots = there[rows[there, at.PHASE] == at.READY]
         self.ready_names = tuple(worker.id for worker in workers if worker.phase is WorkerPhase.READY)
-        state = Counted(world.requested, workers, failures=int(world.count[at.FAILURES]))
-        object.__setattr__(state, "_ready", len(self.ready_names))
-        return state
+        return Counted(world.requested, workers, failures=int(world.count[at.FAILURES]))
 
 
 class WorldTelemetry:

@@ -72,7 +72,7 @@ def test_plan_forecast_and_what_if_are_shown(shell: Shell) -> None:
     assert "More traffic is forecast" in shell("job", "plan", "clicks").stdout
     assert "flat" in shell("job", "forecast", "clicks").stdout
     curve = shell("job", "what-if", "clicks", "--fresh-within", "30s")
-    assert "utilisation=0.7" in curve.stdout
+    assert "knob=0.7" in curve.stdout
     assert shell.json("job", "what-if", "clicks", "--fresh-within", "30s")["asked"]["late_share"] == 0.01
 
 

@@ -35,6 +35,18 @@ def test_steady_traffic_gets_what_carries_it() -> None:
     assert sized(planning(STEADY)).workers == 10
 
 
+@pytest.mark.parametrize("requested", [5, 10, 14])
+def test_it_decides_the_same_whether_it_explains_itself_or_not(requested: int) -> None:
+    seen = planning(1000.0 * WOBBLE, requested=requested)
+
+    said, unsaid = sized(seen), sized(seen, explains=False)
+
+    assert unsaid.workers == said.workers
+    missing = said.numbers.keys() - unsaid.numbers.keys()
+    assert all(name.startswith("traffic_factor_") for name in missing)
+    assert "traffic_factor_one_more" in missing
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rate=st.floats(50.0, 5000.0), more=st.floats(1.0, 3.0), requested=st.integers(1, 100))
 def test_more_steady_traffic_never_means_fewer_workers(rate: float, more: float, requested: int) -> None:

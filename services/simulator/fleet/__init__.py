@@ -1,0 +1,1 @@
+"""Many jobs and GPU types on one budget, simulated: `penstock backtest --fleet`."""
