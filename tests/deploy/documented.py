@@ -31,7 +31,6 @@ RUN_BY = {
     "penstock worker": "tests/trainer/learning.py",
     "penstock forecast": "tests/deploy/test_tutorial.py",
     "penstock fleet": "tests/cli/test_operators.py",
-    "penstock backtest --fleet": "tests/simulator/fleet/test_backtest.py",
     "penstock backtest": "tests/deploy/test_tutorial.py",
 }
 """Commands that take more than a moment, or more than a server: the test that runs each."""
