@@ -99,17 +99,21 @@ class SimulatedWhatIf:
                 child.process.kill()
             await child.process.wait()
 
+    async def close(self) -> None:
+        """Whoever waits is told so at once; nothing runs after this. Closing twice is closing once."""
+        self._closed = True
+        if self._talk is not None:
+            self._talk.cancel()
+            await asyncio.wait((self._talk,))
+        await self._end()
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closed = True
-        if self._talk is not None:
-            self._talk.cancel()
-            await asyncio.wait((self._talk,))
-        await self._end()
+        await self.close()
 
 
 async def _started() -> _Child:

@@ -95,7 +95,8 @@ async def _serve(
         log.info("serving", address=page, operations=address(operations), jobs=sorted(settings.jobs))
         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping", because=", ".join(task.get_name() for task in done))
-        await site.events.close()  # event streams never end by themselves
+        await site.events.close()  # event streams never end by themselves, and questions take long
+        await what_if.close()
         for task in running - done:
             task.cancel()
         await asyncio.wait(running)

@@ -162,6 +162,7 @@ class _Play:
                     return await self._until_drained(wiring, running)
                 finally:
                     await site.events.close()
+                    await what_if.close()
                     api.should_exit = beside.should_exit = True
                     running[0].cancel()
                     self._traffic.stop()
