@@ -35,7 +35,7 @@ def test_one_worker_and_two_are_measured_and_nothing_is_committed(
     settings = settings_for(kafka.bootstrap, redis_url, name, group, worker=paced(100))
     produce(kafka.bootstrap, name, dict.fromkeys(range(4), 10_000))
 
-    told = profile(settings, tmp_path, "--seconds", "6", "--gpu-type", "t4")
+    told = profile(settings, tmp_path, "--seconds", "3", "--gpu-type", "t4")
 
     assert told.exit_code == 0, told.output
     one, two = json.loads(told.stdout)["scaling"]["profile"]
