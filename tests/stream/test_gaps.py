@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined] # not in its __all__
-from httpx import ASGITransport, AsyncClient
+from httpx2 import ASGITransport, AsyncClient
 from prometheus_client import CollectorRegistry
 from redis import Redis
 from structlog.testing import capture_logs
