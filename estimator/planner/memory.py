@@ -49,6 +49,8 @@ class PlannerMemory:
     """The model in use is the one fitted to the history up to here."""
     at_s: float | None = None
     lag_s: float = 0.0
+    overwhelmed: bool = False
+    """More came than all workers that there may be can train, and it has not been worked off yet."""
     filling: Filling = field(default_factory=Filling)
     budget: ErrorBudget = field(default_factory=ErrorBudget)
     scores: Scores = field(default_factory=Scores)
@@ -56,11 +58,18 @@ class PlannerMemory:
 
 
 def noted(seen: Situation, memory: PlannerMemory, *, season_s: float) -> PlannerMemory:
-    """The memory with this tick's reading: what was late, what arrived since the last whole bin."""
+    """The memory with this tick's reading: what was late, what arrived since the last whole bin.
+
+    What is late because no pool could have trained it says nothing about the price of lateness: counted,
+    one such hour would make a week dear and bring nothing back.
+    """
     span_s = 0.0 if memory.at_s is None else max(seen.now_s - memory.at_s, 0.0)
-    trained = max(seen.trained_per_s, 0.0) * min(span_s, seen.slo.fresh_within_s)
-    late = trained * late_part(memory.lag_s, seen.lag_s, seen.slo.fresh_within_s)
-    budget = memory.budget.seen(seen.now_s, trained, late, season_s=season_s)
+    overwhelmed = _overwhelmed(seen, memory)
+    budget = memory.budget
+    if not overwhelmed:
+        trained = max(seen.trained_per_s, 0.0) * min(span_s, seen.slo.fresh_within_s)
+        late = trained * late_part(memory.lag_s, seen.lag_s, seen.slo.fresh_within_s)
+        budget = budget.seen(seen.now_s, trained, late, season_s=season_s)
     filling, end_s = memory.filling, 0.0 if seen.history is None else seen.history.end_s
     new = end_s != filling.since_s
     part_s = max(seen.now_s - end_s, 0.0) if new else span_s
@@ -69,4 +78,13 @@ def noted(seen: Situation, memory: PlannerMemory, *, season_s: float) -> Planner
     filling = replace(
         filling, samples=filling.samples + seen.rate_per_s * part_s, seconds=filling.seconds + part_s
     )
-    return replace(memory, at_s=seen.now_s, lag_s=seen.lag_s, filling=filling, budget=budget)
+    return replace(
+        memory, at_s=seen.now_s, lag_s=seen.lag_s, overwhelmed=overwhelmed, filling=filling, budget=budget
+    )
+
+
+def _overwhelmed(seen: Situation, memory: PlannerMemory) -> bool:
+    """Whether traffic is beyond all workers, or was, and what it left is still late."""
+    if memory.overwhelmed and seen.lag_s > seen.slo.fresh_within_s:
+        return True
+    return seen.rate_per_s > seen.capacity.samples_per_s(seen.limits.workers_max)
