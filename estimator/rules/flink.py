@@ -68,7 +68,7 @@ def flink(utilisation: float = 0.7, down_delay_s: float = DOWN_DELAY_S) -> Rule[
         wanted, numbers = _recommended(seen, window, utilisation)
         return _delayed(seen, memory, wanted, numbers, down_delay_s)
 
-    return Rule("flink", FlinkMemory, size, period_s=PERIOD_S)
+    return Rule("flink", FlinkMemory, size, period_s=PERIOD_S, reads_learned=False)
 
 
 def _collected(seen: Situation, memory: FlinkMemory) -> FlinkMemory:

@@ -66,7 +66,7 @@ def hpa(
         sizing = Sizing(workers, _reason(desired, workers, current), numbers)
         return sizing, HpaMemory(seen.now_s, past, window)
 
-    return Rule("hpa", HpaMemory, size, period_s=PERIOD_S)
+    return Rule("hpa", HpaMemory, size, period_s=PERIOD_S, reads_learned=False)
 
 
 def desired_by_usage(

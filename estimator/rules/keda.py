@@ -53,7 +53,7 @@ def keda(
         numbers = {"lag_metric": metric, "wanted": float(desired)}
         return Sizing(workers, reason, numbers), KedaMemory(seen.now_s, past, active_s)
 
-    return Rule("keda", KedaMemory, size, period_s=PERIOD_S)
+    return Rule("keda", KedaMemory, size, period_s=PERIOD_S, reads_learned=False, reads_busy=False)
 
 
 def lag_metric(partition_lags: Sequence[float], lag: float, *, lag_threshold: float) -> float:

@@ -31,6 +31,10 @@ class Rule(Generic[Memory]):
     """How often the original decides; it keeps this pace itself when asked more often. None: every tick."""
     foresees: bool = False
     """Whether it looks at the forecast; a simulation need not make one that nobody reads."""
+    reads_learned: bool = True
+    """Whether it looks at C(n), lead times or pauses; a simulation need not learn what nobody reads."""
+    reads_busy: bool = True
+    """Whether it looks at the workers' busy fractions; where it does not, nobody need tell them."""
     prepare: Callable[[], None] = nothing
     """Slow work that needs no situation, such as compiling: done before the first tick, it delays none."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from estimator.throughput.bottleneck import Binding, Bottleneck, Wall, binding_of
 from estimator.throughput.fitted import Fitted, unfitted
@@ -33,9 +34,11 @@ class Confidence(StrEnum):
     """Three sizes, and predictions that came true."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ThroughputModel:
     """An immutable value: `seen` returns the next one. No clock, no I/O; stored as it is.
+
+    Ticks are many and windows few, so what follows from the knowledge alone is worked out once.
 
     >>> model = ThroughputModel.guessed(rate_per_worker=100.0)
     >>> model.workers_for(250.0, workers_max=8), model.confidence
@@ -72,7 +75,15 @@ class ThroughputModel:
 
     def low(self, workers: int) -> float:
         """C_low(n) = C(n)·(1 - z·s(n)): what to plan with."""
-        return self.samples_per_s(workers) * (1 - self.margin(workers))
+        known = self._lows.get(workers)
+        if known is None:
+            known = self._lows[workers] = self.samples_per_s(workers) * (1 - self.margin(workers))
+        return known
+
+    @cached_property
+    def _lows(self) -> dict[int, float]:
+        """C_low of the sizes asked for so far."""
+        return {}
 
     def margin(self, workers: int) -> float:
         """z·s(n): the misfit among sizes seen; beyond them the running error of past predictions.
@@ -126,7 +137,7 @@ class ThroughputModel:
         factor = 2.0 if slo_broken or len(sizes) == 1 else STEP
         return max(tried + 2, math.floor(factor * tried))
 
-    @property
+    @cached_property
     def confidence(self) -> Confidence:
         """How far C(n) can be trusted beyond the sizes seen; however often one size is seen, never HIGH."""
         known = self.knowledge
@@ -138,7 +149,7 @@ class ThroughputModel:
         sure = sizes >= SURE_SIZES and known.foresight.scored >= 1 and error_sd <= SURE_SD
         return Confidence.HIGH if sure else Confidence.MEDIUM
 
-    @property
+    @cached_property
     def contention(self) -> float:
         """σ of the law."""
         return self.knowledge.fitted.contention
@@ -153,7 +164,7 @@ class ThroughputModel:
         """The resize that was no use, while it still counts."""
         return self.knowledge.wall
 
-    @property
+    @cached_property
     def binding(self) -> Binding:
         """What limits the pool as it is now: what the last useless resize met, or what is busiest."""
         known = self.knowledge

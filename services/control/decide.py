@@ -42,7 +42,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     Deterministic: the same arguments give the same decision, its id included,
     so a tick repeated after a crash asks for the same thing.
     """
-    ready = tuple(worker.id for worker in seen.pool.workers if worker.phase is WorkerPhase.READY)
+    ready = seen.pool.ready_names
     throughput, capacity = _throughput(seen, ready, state, policy)
     pool = _pool(seen, ready, state, policy, capacity)
     limits = limits_of(seen, policy)
@@ -139,9 +139,9 @@ def _situation(
     traffic, pool = seen.traffic, seen.pool
     standbys = _standbys_now(seen, state)
     requested = pool.requested - standbys
-    starting = [w.started_at_s for w in pool.workers if w.phase is WorkerPhase.STARTING]
+    starting = pool.starting_since_s
     if state.standbys:  # the youngest are on their way to stand by
-        starting = sorted(starting)[: max(0, requested - len(memory.ready))]
+        starting = tuple(sorted(starting)[: max(0, requested - len(memory.ready))])
     ready = set(memory.ready)
     busy = {report.worker: report.busy for report in seen.reports if report.worker in ready}
     return Situation(
@@ -163,8 +163,8 @@ def _situation(
         partition_lags=traffic.partition_lags,
         busy_by_worker=busy,
         history=seen.history,
-        starting_since_s=tuple(starting),
-        standbys=min(standbys, pool.count(WorkerPhase.STANDBY)),
+        starting_since_s=starting,
+        standbys=min(standbys, pool.standing_by),
     )
 
 
@@ -176,7 +176,11 @@ def _throughput(
     guess = Guess(prior.rate_per_worker, prior.contention, policy.lone_rates, policy.profile)
     dealt = _dealt(seen, policy)
     partitions = None if dealt is None else dealt.partitions
-    throughput = throughput_seen(state.throughput, seen, ready, guess, partitions=partitions)
+    throughput = (
+        throughput_seen(state.throughput, seen, ready, guess, partitions=partitions)
+        if policy.learns
+        else Throughput(guess=guess)
+    )
     broken = seen.traffic.lag_s > policy.slo.fresh_within_s
     most = policy.limits.workers_max
     capacity = LearnedCapacity.of(throughput.model, slo_broken=broken, workers_max=most, dealt=dealt)
@@ -200,6 +204,8 @@ def _pool(
     capacity: LearnedCapacity,
 ) -> PoolMemory:
     """What is known of the pool after this tick."""
+    if not policy.learns:
+        return PoolMemory(lead_time_s=policy.lead_time_s, pause_s=policy.pause_s, ready=ready)
     fewest = min(len(state.pool.ready), len(ready))
     return pool_seen(
         state.pool,
@@ -220,7 +226,7 @@ def _judged(
     now = PoolNow(
         at_s=seen.at_s,
         requested=seen.pool.requested,
-        ready=standby.loaded(seen.pool),
+        ready=seen.pool.loaded,
         lead_time_s=pool.lead_time_s,
         wall_at_s=None if wall is None else wall.at_s,
     )
@@ -228,8 +234,8 @@ def _judged(
 
 
 def _resized(safety: SafetyMemory, seen: Observation, planned: int) -> SafetyMemory:
-    ready = standby.loaded(seen.pool)
-    return safety.resized(seen.at_s, before=seen.pool.requested, workers=planned, ready=ready)
+    pool = seen.pool
+    return safety.resized(seen.at_s, before=pool.requested, workers=planned, ready=pool.loaded)
 
 
 def _tells_speed(report: WorkerReport) -> bool:

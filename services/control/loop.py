@@ -170,7 +170,8 @@ class JobLoop:
         take the last resize that is left."""
         fleet = self._ports.fleet
         fleet.tell(self.job, self._state.safety.hour)
-        seen = replace(seen, resizes_elsewhere=fleet.elsewhere(self.job, seen.at_s))
+        elsewhere = fleet.elsewhere(self.job, seen.at_s)
+        seen = replace(seen, resizes_elsewhere=elsewhere) if elsewhere else seen
         decision = self._granted(decide(seen, self._state, self.policy), seen)
         fleet.tell(self.job, decision.state.safety.hour)
         return decision

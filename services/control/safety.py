@@ -87,12 +87,15 @@ class PoolNow:
 def judged(memory: SafetyMemory, now: PoolNow, terms: BreakerTerms | None) -> SafetyMemory:
     """What the pool shows of the last resize. The platform's word counts, not the answer to the call:
     one that was lost on the way may have been obeyed."""
-    memory = replace(memory, hour=memory.hour.aged(now.at_s), day=memory.day.aged(now.at_s))
+    hour, day = memory.hour.aged(now.at_s), memory.day.aged(now.at_s)
     if terms is None:
-        return replace(memory, up=Breaker(), down=Breaker(), asked=None, wall_at_s=now.wall_at_s)
+        return SafetyMemory(hour, day, wall_at_s=now.wall_at_s)
+    if hour is not memory.hour or day is not memory.day:
+        memory = replace(memory, hour=hour, day=day)
     if now.wall_at_s is not None and now.wall_at_s != memory.wall_at_s:
         memory = replace(memory, up=memory.up.failed(now.at_s, "more workers trained hardly more", terms))
-    memory = replace(memory, wall_at_s=now.wall_at_s)
+    if memory.wall_at_s != now.wall_at_s:
+        memory = replace(memory, wall_at_s=now.wall_at_s)
     asked = memory.asked
     if asked is None:
         return memory

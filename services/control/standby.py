@@ -27,11 +27,6 @@ def standing_by(pool: PoolState, assignment: Assignment) -> PoolState:
     return pool if workers == pool.workers else replace(pool, workers=workers)
 
 
-def loaded(pool: PoolState) -> int:
-    """Workers that could train now, whether they do or stand by."""
-    return sum(worker.phase in LOADED for worker in pool.workers)
-
-
 def keeps_standbys(seen: Observation, policy: Policy) -> bool:
     """Standing by is having no lease: without leases, or on a pool that cannot, nobody does. Nor does
     anybody in shadow mode, where the workers are somebody else's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from estimator.capacity import Capacity
@@ -81,9 +82,9 @@ class Worker:
     node: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PoolState:
-    """What the platform was asked for and what is there."""
+    """What the platform was asked for and what is there. Counted once, however often it is asked."""
 
     requested: int
     workers: tuple[Worker, ...] = ()
@@ -96,10 +97,31 @@ class PoolState:
         """How many workers are in `phase`."""
         return sum(worker.phase is phase for worker in self.workers)
 
+    @cached_property
+    def ready_names(self) -> tuple[str, ...]:
+        """The workers that train now."""
+        return tuple([worker.id for worker in self.workers if worker.phase is WorkerPhase.READY])
+
     @property
     def ready(self) -> int:
         """Workers that train now."""
-        return self.count(WorkerPhase.READY)
+        return len(self.ready_names)
+
+    @cached_property
+    def loaded(self) -> int:
+        """Workers that could train now, whether they do or stand by."""
+        return self.ready + self.standing_by
+
+    @cached_property
+    def standing_by(self) -> int:
+        """Workers that wait, loaded."""
+        return self.count(WorkerPhase.STANDBY)
+
+    @cached_property
+    def starting_since_s(self) -> tuple[float, ...]:
+        """When each worker that is on its way was asked for."""
+        starting = WorkerPhase.STARTING
+        return tuple([worker.started_at_s for worker in self.workers if worker.phase is starting])
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +265,8 @@ class Policy:
     """Workers kept loaded and without leases beside those that train; None is as many as pay off."""
     standing: Standing | None = None
     """What the job may count on in a fleet; None keeps it out of any."""
+    learns: bool = True
+    """Whether throughput and the pool's times are learned; a simulation whose rule reads neither saves it."""
 
 
 @dataclass(frozen=True, slots=True)

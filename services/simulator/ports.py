@@ -90,7 +90,7 @@ class WorldMeter:
         self._history = self._up_to(self._before)
         self._trained = 0.0
         self._weights = world.parts[:, at.WEIGHT].copy()
-        self._spread = np.full(world.plant.partitions, 1 / world.plant.partitions)
+        self._each = 1 / world.plant.partitions
 
     async def read(self) -> TrafficReading:
         world, now = self._world, self._world.now_s
@@ -138,22 +138,9 @@ class WorldMeter:
         if world.lag <= 0:
             return (0,) * world.plant.partitions
         if len(world.parts) == 1:
-            return tuple(np.rint(self._spread * world.lag).astype(np.int64).tolist())
+            return (round(world.lag * self._each),) * world.plant.partitions
         waiting = (world.arrived[world.now_s] - world.parts[:, at.DONE]) * self._weights
         return tuple(np.rint(waiting).astype(np.int64).tolist())
-
-
-class Counted(PoolState):
-    """A pool state that counts its ready workers once, not at each question."""
-
-    __slots__ = ("_ready",)
-    _ready: int
-
-    @property
-    def ready(self) -> int:
-        if not hasattr(self, "_ready"):
-            object.__setattr__(self, "_ready", self.count(WorkerPhase.READY))
-        return self._ready
 
 
 class WorldPool:
@@ -194,23 +181,25 @@ class WorldPool:
             for slot in there
         )
         self.ready_slots = there[rows[there, at.PHASE] == at.READY]
-        self.ready_names = tuple(worker.id for worker in workers if worker.phase is WorkerPhase.READY)
-        return Counted(world.requested, workers, failures=int(world.count[at.FAILURES]))
+        state = PoolState(world.requested, workers, failures=int(world.count[at.FAILURES]))
+        self.ready_names = state.ready_names
+        return state
 
 
 class WorldTelemetry:
-    """What workers say of themselves over the last tick, with noise."""
+    """What workers say of themselves over the last tick, with noise; nothing where nobody listens."""
 
-    def __init__(self, world: World, pool: WorldPool, *, seed: int) -> None:
+    def __init__(self, world: World, pool: WorldPool, *, seed: int, listened_to: bool = True) -> None:
         self._world = world
         self._pool = pool
+        self._listened_to = listened_to
         self._rng = np.random.default_rng([seed, 3])
         self._noise = self._drawn()
         self._next = 0
 
     async def reports(self) -> tuple[WorkerReport, ...]:
         slots, names = self._pool.ready_slots, self._pool.ready_names
-        if not names:
+        if not names or not self._listened_to:
             return ()
         window = collect(self._world.workers, slots, self._take(2 * len(names)))
         now_s = self._world.arrivals.start_s + self._world.now_s

@@ -100,17 +100,17 @@ def _loop(
     forecaster: Forecaster | None,
     tick_s: int,
 ) -> JobLoop:
-    pool = WorldPool(world)
+    pool, policy = WorldPool(world), policy_for(rule, plant)
     ports = Ports(
         clock=WorldClock(world),
         leadership=OneController(),
         meter=WorldMeter(world, course.before, tick_s=tick_s),
         forecasts=WorldForecasts(forecaster if rule.foresees else None, horizon_s=HORIZON_S),
         pool=pool,
-        telemetry=WorldTelemetry(world, pool, seed=seed),
+        telemetry=WorldTelemetry(world, pool, seed=seed, listened_to=policy.learns or rule.reads_busy),
         store=WorldStore(world),
     )
-    return JobLoop("backtest", policy_for(rule, plant), ports, tell=lambda _: None)
+    return JobLoop("backtest", policy, ports, tell=lambda _: None)
 
 
 def policy_for(rule: Rule[Any], plant: Plant) -> Policy:
@@ -126,6 +126,7 @@ def policy_for(rule: Rule[Any], plant: Plant) -> Policy:
         stale_after_s=3600.0,
         shuffle=Shuffle.OFF if plant.shuffle.is_group else Shuffle.LEASES,
         standbys=None if plant.standbys == "auto" else plant.standbys,
+        learns=rule.reads_learned or plant.standbys == "auto",
     )
 
 
