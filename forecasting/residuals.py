@@ -7,6 +7,8 @@ them, so a week of minutes costs some hundred microseconds.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,13 +28,16 @@ PRIOR_SPREAD = np.array([-0.4, 0.0, 0.6, 0.9, 1.6])
 _LEVELS = np.array(LEVELS)[:, None]
 
 
+@lru_cache(maxsize=64)
 def leads_to_measure(steps: int) -> Indices:
     """A few leads in bins from 1 to `steps`, close together where the error grows fastest.
 
     >>> leads_to_measure(60).tolist()
     [1, 2, 5, 12, 26, 60]
     """
-    return np.unique(np.round(np.geomspace(1, steps, LEADS)).astype(np.int64))
+    leads = np.unique(np.round(np.geomspace(1, steps, LEADS)).astype(np.int64))
+    leads.flags.writeable = False
+    return leads
 
 
 def past_origins(first: int, last: int) -> Indices:
@@ -45,7 +50,11 @@ def past_origins(first: int, last: int) -> Indices:
 
 def came_after(rates: Rates, origins: Indices, ahead: Indices) -> Rates:
     """The rate `ahead` bins on from each origin (ahead, origins); NaN where that is still to come."""
-    target = origins[None, :] + ahead[:, None]
+    return came_at(rates, origins[None, :] + ahead[:, None])
+
+
+def came_at(rates: Rates, target: Indices) -> Rates:
+    """The rate of each bin of `target`; NaN where that is still to come."""
     came: Rates = np.where(target < len(rates), rates[np.minimum(target, len(rates) - 1)], np.nan)
     return came
 
@@ -56,14 +65,13 @@ def highest_from(rates: Rates, width: int) -> Rates:
     >>> highest_from(np.array([1.0, 3.0, 2.0, 0.0]), 2)
     array([ 3.,  3.,  2., nan])
     """
-    best, covered = rates, 1
+    highest: Rates = rates.copy()
+    covered = 1
     while covered < width:  # doubling: a hundred bins take seven passes
         shift = min(covered, width - covered)
-        ahead = np.full_like(best, np.nan)
-        ahead[:-shift] = best[shift:]
-        best = np.fmax(best, ahead)
+        # What was there is read before it is written over: numpy sees that the two overlap.
+        np.fmax(highest[:-shift], highest[shift:], out=highest[:-shift])
         covered += shift
-    highest: Rates = best.copy()
     if width > 1:
         highest[-(width - 1) :] = np.nan
     return highest
@@ -85,8 +93,9 @@ def spread(residuals: Rates, leads: Indices, steps: int) -> Rates:
     Leads in between are interpolated. Where hardly any residual is known, the prior
     fills up, so a model that has never been wrong yet is not believed to be always right.
     """
-    unknown = np.full((len(leads), 1), np.nan)  # so that no row is empty
-    ordered = np.sort(np.hstack([residuals, unknown]), axis=1)  # NaN goes last
+    ordered = np.full((len(leads), residuals.shape[1] + 1), np.nan)  # one more, so that no row is empty
+    ordered[:, :-1] = residuals
+    ordered.sort(axis=1)  # NaN goes last
     known = np.count_nonzero(~np.isnan(ordered), axis=1)
     top = np.maximum(known - 1, 0)
     # One rank higher than the plain quantile, as conformal prediction has it: n values leave n+1 gaps.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecasting.history import Rates
 
@@ -20,6 +21,27 @@ def trailing_means(rates: Rates, window: int) -> Rates:
     count = counts - counts[first]
     means: Rates = np.full(len(rates) + 1, np.nan)
     np.divide(sums - sums[first], count, out=means, where=count > 0)
+    return np.maximum(means, 0.0)  # differences of sums may round to just below zero
+
+
+def trailing_means_at(rates: Rates, window: int, at: NDArray[np.int64]) -> Rates:
+    """`trailing_means` at some bins only, for less.
+
+    >>> trailing_means_at(np.array([1.0, 3.0, np.nan]), 2, np.array([2, 0]))
+    array([ 2., nan])
+    """
+    held = ~np.isnan(rates)
+    sums = np.zeros(len(rates) + 1)
+    np.cumsum(np.where(held, rates, 0.0), out=sums[1:])
+    first = np.maximum(at - window, 0)
+    if held.all():
+        count = at - first
+    else:
+        counts = np.zeros(len(rates) + 1, dtype=np.int64)
+        np.cumsum(held, out=counts[1:])
+        count = counts[at] - counts[first]
+    means: Rates = np.full(at.shape, np.nan)
+    np.divide(sums[at] - sums[first], count, out=means, where=count > 0)
     return np.maximum(means, 0.0)  # differences of sums may round to just below zero
 
 
