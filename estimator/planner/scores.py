@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MEMORY = 200.0
 """Scored forecasts that a score remembers."""
@@ -29,6 +29,8 @@ class Scores:
 
     own: float = 0.0
     given: float = 0.0
+    both: float = 0.0
+    """Mean product of the two errors: how much they err together."""
     strain: float = 1.0
     """Squared own error over the variance that was expected."""
     own_count: int = 0
@@ -39,8 +41,7 @@ class Scores:
         """Keep a forecast until its bin has been seen."""
         if self.pending and self.pending[-1].due_s >= said.due_s:
             return self
-        kept = (*self.pending, said)[-PENDING_MAX:]
-        return Scores(self.own, self.given, self.strain, self.own_count, self.given_count, kept)
+        return replace(self, pending=(*self.pending, said)[-PENDING_MAX:])
 
     def seen(self, end_s: float, level: float) -> Scores:
         """The bin that ends at `end_s` had the log rate `level`."""
@@ -48,7 +49,7 @@ class Scores:
             return self
         due = [said for said in self.pending if abs(said.due_s - end_s) <= 1e-6]
         left = tuple(said for said in self.pending if said.due_s > end_s + 1e-6)
-        own, given, strain = self.own, self.given, self.strain
+        own, given, both, strain = self.own, self.given, self.both, self.strain
         owns, givens = self.own_count, self.given_count
         for said in due:
             error = (said.own - level) ** 2
@@ -59,20 +60,24 @@ class Scores:
             if said.given is not None:
                 givens += 1
                 given += ((said.given - level) ** 2 - given) / min(givens, MEMORY)
-        return Scores(own, given, strain, owns, givens, left)
+                both += ((said.given - level) * (said.own - level) - both) / min(givens, MEMORY)
+        return Scores(own, given, both, strain, owns, givens, left)
 
     @property
     def trust(self) -> float:
-        """The weight of the given forecast: none unless it has been about as good as the own.
+        """The weight of the given forecast: the mix that would have erred the least.
+
+        Two that err alike are not better together: the worse one then gets nothing.
 
         >>> Scores(own=0.01, given=0.01, own_count=99, given_count=99).trust
         0.5
-        >>> Scores(own=0.01, given=0.09, own_count=99, given_count=99).trust
+        >>> Scores(own=0.01, given=0.012, both=0.0105, own_count=99, given_count=99).trust
         0.0
         """
-        if self.given_count < SURE_AFTER or self.given > 2 * self.own:
+        apart = self.own + self.given - 2 * self.both
+        if self.given_count < SURE_AFTER or apart <= 1e-12:
             return 0.0
-        return self.own / max(self.own + self.given, 1e-12)
+        return min(max((self.own - self.both) / apart, 0.0), 1.0)
 
     @property
     def is_bad(self) -> bool:

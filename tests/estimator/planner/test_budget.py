@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,14 +60,31 @@ def test_it_stays_small_whatever_the_clock_does(steps: list[float]) -> None:
     assert len(budget.trained) == len(budget.late) <= BUCKETS
 
 
-def test_a_given_forecast_is_trusted_once_it_has_been_as_good() -> None:
+def _scored(errors: Iterable[tuple[float, float]]) -> Scores:
     scores = Scores()
-    for minute in range(100):
-        scores = scores.said(Said(60.0 * minute, own=1.1, given=1.1, variance=0.01))
+    for minute, (own, told) in enumerate(errors):
+        scores = scores.said(Said(60.0 * minute, own=1.0 + own, given=1.0 + told, variance=0.01))
         scores = scores.seen(60.0 * minute, 1.0)
+    return scores
 
-    assert scores.trust == pytest.approx(0.5)
+
+def test_a_given_forecast_that_errs_by_itself_is_mixed_in() -> None:
+    scores = _scored([(0.1, -0.1), (0.1, 0.1)] * 50)
+
+    assert scores.trust == pytest.approx(0.5, abs=0.02)
     assert not scores.is_bad
+
+
+def test_a_given_forecast_that_errs_alike_and_more_is_not_heeded() -> None:
+    assert _scored([(0.1, 0.12), (-0.1, -0.12)] * 50).trust == 0.0
+
+
+def test_a_given_forecast_that_is_right_is_followed() -> None:
+    assert _scored([(0.1, 0.0), (-0.1, 0.0)] * 50).trust == pytest.approx(1.0)
+
+
+def test_a_given_forecast_decides_nothing_before_it_was_scored_often() -> None:
+    assert _scored([(0.1, 0.0), (-0.1, 0.0)] * 10).trust == 0.0
 
 
 def test_a_forecast_far_off_for_long_is_bad_and_recovers() -> None:
