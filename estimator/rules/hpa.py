@@ -88,6 +88,8 @@ def desired_by_usage(
     ratio = fmean(usage) / target
     if missing == 0 and not (unready and ratio > 1):
         return current if in_tolerance(ratio) else math.ceil(ratio * len(usage) - 1e-9)
+    if ratio == 1:
+        return current
     filled = sum(usage) + (missing * target if ratio < 1 else 0.0)
     count = len(usage) + missing + (unready if ratio > 1 else 0)
     again = filled / count / target
