@@ -1,7 +1,11 @@
 """Every policy on every trace and plant: `python -m benchmarks.policies` (or `make bench-policies`).
 
-Writes `benchmarks/results/`: `summary.md` (one table), `figures-summary.json` (all figures) and a page a
-plant. Traces come from `PENSTOCK_TRACES`, else `../shared/data/traces`, else they are made up.
+Writes `benchmarks/results/`: `summary.md` (one table), `policies.json` (its figures, flat),
+`figures-summary.json` (all figures by trace) and a page a plant. Traces come from `PENSTOCK_TRACES`, else
+`../shared/data/traces`, else they are made up.
+
+Every run is kept under `benchmarks/results/runs/`, and what is there is not run again: a comparison can be
+ended at any time and taken up by the same command. `--afresh NAME` runs a policy again that was changed.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.archive import ContestArchive
 from benchmarks.plants import PLANTS
-from benchmarks.tables import frontier_table, plant_page, policy_table
+from benchmarks.tables import flat_figures, frontier_table, plant_page, policy_table
 from services.simulator.contest import Contest, Verdict, judge
 from services.simulator.frontier import Frontier, frontier_of, swept
 from services.simulator.policies import KINDS, PolicyChoice, choose
@@ -26,6 +31,7 @@ from services.simulator.trace import Trace, read_trace
 
 SHARED = Path("../shared/data/traces")
 RESULTS = Path("benchmarks/results")
+RUNS = RESULTS / "runs"
 
 
 def traces_at_hand() -> tuple[Trace, ...]:
@@ -59,7 +65,8 @@ def _on_plant(
     for trace in traces:
         began = time.monotonic()
         contest = Contest(trace, PLANTS[name], seed=options.seed, days=options.days)
-        verdict = judge(contest, choices, with_oracle=options.oracle, jobs=options.jobs)
+        archive = ContestArchive(RUNS, name, contest, afresh=options.afresh or ())
+        verdict = judge(contest, choices, with_oracle=options.oracle, jobs=options.jobs, archive=archive)
         verdicts.append(verdict)
         print(f"{name:14} {trace.name:20} {time.monotonic() - began:6.1f} s", flush=True)
     return verdicts
@@ -78,6 +85,8 @@ def _write(
         name: {verdict.contest.trace.name: as_json(verdict) for verdict in verdicts}
         for name, verdicts in results.items()
     }
+    flat = json.dumps(flat_figures(results), indent=1) + "\n"
+    (RESULTS / ("policies.json" if stem == "summary" else f"policies-{stem}.json")).write_text(flat, "utf-8")
     (RESULTS / f"figures-{stem}.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
     for name, verdicts in results.items():
         page = plant_page(name, verdicts, frontiers.get(name))
@@ -97,6 +106,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--frontier", action="store_true", help="sweep each policy's own knob")
     parser.add_argument("--baseline", default="hpa", help="the policy that frontiers are read against")
     parser.add_argument("--no-oracle", dest="oracle", action="store_false", help="skip the clairvoyant limit")
+    parser.add_argument("--afresh", action="append", metavar="POLICY", help="run this one again; repeatable")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="summary", help="stem of the files written")

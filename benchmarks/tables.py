@@ -34,6 +34,27 @@ def policy_table(results: Mapping[str, Sequence[Verdict]]) -> str:
     return "\n".join(parts) + "\n"
 
 
+def flat_figures(results: Mapping[str, Sequence[Verdict]]) -> dict[str, float]:
+    """`PLANT.POLICY.FIGURE`: means over the traces, each with the same weight."""
+    flat: dict[str, float] = {}
+    for plant, verdicts in results.items():
+        for place, first in enumerate(verdicts[0].judged):
+            runs = [verdict.judged[place] for verdict in verdicts]
+            oracle = [run.over_oracle for run in runs if run.over_oracle is not None]
+            figures = {
+                "late_share": fmean(run.figures.late_share for run in runs),
+                "over_floor": fmean(run.over_floor for run in runs),
+                **({"over_oracle": fmean(oracle)} if oracle else {}),
+                "gpu_hours": fmean(run.figures.gpu_hours for run in runs),
+                "p99_delay_s": fmean(run.figures.p99_delay_s for run in runs),
+                "downtime_s": fmean(run.figures.downtime_s for run in runs),
+                "gpu_utilisation": fmean(run.figures.gpu_utilisation for run in runs),
+                "resizes": fmean(run.figures.resizes for run in runs),
+            }
+            flat |= {f"{plant}.{first.choice.label}.{name}": value for name, value in figures.items()}
+    return flat
+
+
 def _rows(plant: str, verdicts: Sequence[Verdict]) -> list[str]:
     rows = []
     for place, judged in enumerate(verdicts[0].judged):

@@ -38,8 +38,8 @@ class Past:
         first_s = now_s - keep_s
         changed = (*self.changed, (now_s, change)) if change else self.changed
         return Past(
-            (*(r for r in self.recommended if r[0] >= first_s), (now_s, desired)),
-            tuple(c for c in changed if c[0] > now_s - max(UP_PERIOD_S, DOWN_PERIOD_S)),
+            (*[r for r in self.recommended if r[0] >= first_s], (now_s, desired)),
+            tuple([c for c in changed if c[0] > now_s - max(UP_PERIOD_S, DOWN_PERIOD_S)]),
         )
 
 

@@ -88,6 +88,8 @@ def desired_by_usage(
     ratio = fmean(usage) / target
     if missing == 0 and not (unready and ratio > 1):
         return current if in_tolerance(ratio) else math.ceil(ratio * len(usage) - 1e-9)
+    if ratio == 1:
+        return current
     filled = sum(usage) + (missing * target if ratio < 1 else 0.0)
     count = len(usage) + missing + (unready if ratio > 1 else 0)
     again = filled / count / target
@@ -110,9 +112,13 @@ def _remembered(
 
 def _averages(window: tuple[tuple[float, dict[str, float]], ...], now: Busy) -> list[float]:
     """Each ready worker's own average: one that joined within the window has a shorter one."""
+    told = [busy for _, busy in window]
+    names = list(now)
+    if all(list(busy) == names for busy in told):  # nobody came or went, as nearly always
+        return [sum(seen) / len(told) for seen in zip(*[busy.values() for busy in told], strict=True)]
     averages = []
-    for worker in now:
-        seen = [busy[worker] for _, busy in window if worker in busy]
+    for worker in names:
+        seen = [busy[worker] for busy in told if worker in busy]
         averages.append(sum(seen) / len(seen))
     return averages
 

@@ -51,7 +51,10 @@ class GpuTypes:
         if own is not None and (own.knowledge.rows or own.knowledge.drift.alarms):
             return own
         alone = guess.lone_rates.get(gpu_type)
-        known = _guessed(alone or guess.rate_per_worker, guess.contention, gpu_type).knowledge
+        guessed = _guessed(alone or guess.rate_per_worker, guess.contention, gpu_type)
+        if own is None and not self.models and not guess.profile:
+            return guessed
+        known = guessed.knowledge
         profiled = _profiled(guess.profile, guess.rate_per_worker, guess.contention)
         if own is None and gpu_type in profiled:
             return profiled[gpu_type]

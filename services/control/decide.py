@@ -75,7 +75,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         reason=sizing.reason,
         notes=tuple(dict.fromkeys(notes)),
         numbers={
-            **_numbers(seen, sizing, capacity, pool, training),
+            **_numbers(seen, sizing, capacity, situation, training),
             "workers_most": float(limits.workers_max),
             **why,
             **safety_numbers(safety, policy, seen.at_s),
@@ -323,7 +323,7 @@ def _capacity_notes(capacity: LearnedCapacity, planned: int, limits: Limits) -> 
 
 
 def _numbers(
-    seen: Observation, sizing: Sizing, capacity: LearnedCapacity, pool: PoolMemory, planned: int
+    seen: Observation, sizing: Sizing, capacity: LearnedCapacity, situation: Situation, planned: int
 ) -> dict[str, float]:
     traffic, ahead = seen.traffic, seen.forecast
     late = {} if traffic.late_share is None else {"late_share_measured": traffic.late_share}
@@ -338,8 +338,8 @@ def _numbers(
         "capacity_planned_per_s": capacity.samples_per_s(planned),
         "capacity_margin": capacity.model.margin(planned),
         "capacity_reach": float(capacity.reach),
-        "lead_time_s": lead_time_s(pool, seen.at_s),
-        "pause_s": pool.pause_s,
+        "lead_time_s": situation.lead_time_s,
+        "pause_s": situation.pause_s,
         **scored,
         **sizing.numbers,
     }

@@ -61,8 +61,9 @@ def pool_seen(
 
 def lead_time_s(memory: PoolMemory, now_s: float) -> float:
     """What to plan with. Where nobody comes, no less than what has been waited for already."""
-    waited_s = max((now_s - asked_at_s for asked_at_s in memory.awaited.values()), default=0.0)
-    return max(memory.lead_time_s, waited_s)
+    if not memory.awaited:
+        return memory.lead_time_s
+    return max(memory.lead_time_s, now_s - min(memory.awaited.values()))
 
 
 def _starts(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from forecasting.forecaster import Forecaster
 from services.simulator.course import course_of, share_beyond
@@ -20,6 +21,21 @@ from services.simulator.run import Course, Run, simulate
 from services.simulator.trace import Trace
 
 Told = Callable[[str], None]
+Task = PolicyChoice | float
+"""A policy, or the oracle at a price."""
+Result = tuple[Figures, Run] | OraclePoint
+
+
+class Archive(Protocol):
+    """Results of one contest that outlive the process: a long comparison can be ended and taken up again."""
+
+    def recall(self, task: Task) -> Result | None:
+        """What it came to before; None when it has to be done."""
+        ...
+
+    def keep(self, task: Task, result: Result) -> None:
+        """For the next time."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +103,12 @@ def judge(
     with_oracle: bool = True,
     jobs: int = 1,
     tell: Told = lambda _: None,
+    archive: Archive | None = None,
 ) -> Verdict:
-    """Run every policy, and the oracle at each of its prices. `tell` hears of each piece of work done."""
+    """Run every policy, and the oracle at each of its prices. `tell` hears of each piece of work done.
+
+    What `archive` recalls is not done again.
+    """
     course = contest.course()
     floor = floor_gpu_hours(contest.plant, course.scored)
     for choice in choices:
@@ -97,7 +117,7 @@ def judge(
     tasks: list[PolicyChoice | float] = [*choices, *prices]
     points: list[OraclePoint] = []
     figures: dict[str, tuple[Figures, Run]] = {}
-    for task, result in _work(contest, course, tasks, jobs):
+    for task, result in _results(contest, course, tasks, jobs, archive):
         if isinstance(result, OraclePoint):
             points.append(result)
             tell(f"oracle at price {result.price:.2g}")
@@ -125,8 +145,21 @@ def _judged(choice: PolicyChoice, figures: Figures, run: Run, floor: float, orac
     return Judged(choice, figures, over_floor, figures.gpu_hours / bound if bound > 0 else None, run)
 
 
-Task = PolicyChoice | float
-Result = tuple[Figures, Run] | OraclePoint
+def _results(
+    contest: Contest, course: Course, tasks: Sequence[Task], jobs: int, archive: Archive | None
+) -> Iterator[tuple[Task, Result]]:
+    """What is known from before, then the rest as it comes."""
+    missing = []
+    for task in tasks:
+        known = None if archive is None else archive.recall(task)
+        if known is None:
+            missing.append(task)
+        else:
+            yield task, known
+    for task, result in _work(contest, course, missing, jobs) if missing else ():
+        if archive is not None:
+            archive.keep(task, result)
+        yield task, result
 
 
 def _work(

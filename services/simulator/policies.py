@@ -28,7 +28,11 @@ class PolicyKind:
 
 
 KINDS: Mapping[str, PolicyKind] = {
-    "penstock": PolicyKind("penstock", tuple({"late_share_target": share} for share in LATE_SHARES)),
+    "penstock": PolicyKind(
+        "penstock",
+        tuple({"late_share_target": share} for share in LATE_SHARES),
+        {"explains": 0.0},  # it decides the same; nobody reads what other traffic would have changed
+    ),
     "kale": PolicyKind(
         "kale",
         tuple(

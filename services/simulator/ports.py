@@ -149,6 +149,10 @@ class WorldPool:
     def __init__(self, world: World) -> None:
         self._world = world
         self._version = -1.0
+        hot_join = not world.plant.shuffle.stops_all
+        self._able = PoolCapabilities(
+            hot_join=hot_join, scale_to_zero=True, victims=Victims.ANY, standbys=True
+        )
         self._state = PoolState(0)
         self.ready_slots = np.empty(0, dtype=np.int64)
         self.ready_names: tuple[str, ...] = ()
@@ -164,8 +168,7 @@ class WorldPool:
         self._world.ask(request.workers, tuple(int(name[1:]) for name in request.remove))
 
     def capabilities(self) -> PoolCapabilities:
-        hot_join = not self._world.plant.shuffle.stops_all
-        return PoolCapabilities(hot_join=hot_join, scale_to_zero=True, victims=Victims.ANY, standbys=True)
+        return self._able
 
     def _look(self) -> PoolState:
         world = self._world

@@ -27,6 +27,12 @@ GAP_OF_IRREGULAR = 10.0
 """In an irregular trace steps differ anyway: only a very long one is a gap."""
 
 
+SECONDS_MAX = 1e11
+"""Past the year 5000: a time in other units than seconds."""
+VOID, VOID_ROWS = 10, 1000
+"""A gap of this many times the rest is no gap; a short trace may have one of this many times its step."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """Bins of traffic: bin i covers [starts_s[i], starts_s[i+1]), the last one ends at `end_s`.
@@ -63,13 +69,14 @@ def read_trace(path: Path) -> Trace:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            times, rates = _rows(file, str(path))
+            times, rates, lines = _rows(file, str(path))
     except OSError as error:
         raise TraceInvalid(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TraceInvalid(str(path), f"is not UTF-8 text: {error.reason}") from error
     except csv.Error as error:
         raise TraceInvalid(str(path), f"is not CSV: {error}") from error
+    _refuse_a_void(times, lines, str(path))
     return trace_of(path.stem, times, rates, source=str(path))
 
 
@@ -88,7 +95,18 @@ def trace_of(name: str, times: list[float], rates: list[float], *, source: str =
     return Trace(name, starts, values, float(starts[-1]) + step, step, int(unknown.sum()))
 
 
-def _rows(file: object, source: str) -> tuple[list[float], list[float]]:
+def _refuse_a_void(times: list[float], lines: list[int], source: str) -> None:
+    """A gap to be filled with many times what there is: a slip of a timestamp, or two traces in one file."""
+    if len(times) < 3:
+        return
+    steps = np.diff(times)
+    widest = int(np.argmax(steps))
+    if steps[widest] > VOID * float(np.median(steps)) * max(len(times), VOID_ROWS):
+        void = f"comes {steps[widest]:.3g} s after the row above, far longer than the whole rest lasts"
+        raise TraceInvalid(source, f"timestamp {times[widest + 1]:.15g} {void}", line=lines[widest + 1])
+
+
+def _rows(file: object, source: str) -> tuple[list[float], list[float], list[int]]:
     reader = csv.reader(file)  # type: ignore[arg-type]  # any iterable of lines
     header = next(reader, None)
     if header is None:
@@ -96,6 +114,7 @@ def _rows(file: object, source: str) -> tuple[list[float], list[float]]:
     time_at, rate_at = _columns([name.strip().lower() for name in header], source)
     times: list[float] = []
     rates: list[float] = []
+    lines: list[int] = []
     for row in reader:
         if not any(cell.strip() for cell in row):
             continue
@@ -108,9 +127,10 @@ def _rows(file: object, source: str) -> tuple[list[float], list[float]]:
             raise TraceInvalid(source, f"timestamp {row[time_at]!r} {what} the row above", line=line)
         times.append(at_s)
         rates.append(_rate(row[rate_at].strip(), source, line))
+        lines.append(line)
     if not times:
         raise TraceInvalid(source, "has a header and no rows")
-    return times, rates
+    return times, rates, lines
 
 
 def _columns(header: list[str], source: str) -> tuple[int, int]:
@@ -141,6 +161,8 @@ def _time(text: str, source: str, line: int) -> float:
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     if not math.isfinite(at_s):
         raise TraceInvalid(source, f"timestamp {text!r} is not a finite number", line=line)
+    if abs(at_s) > SECONDS_MAX:
+        raise TraceInvalid(source, f"timestamp {text!r} is not in seconds; milliseconds?", line=line)
     return at_s
 
 

@@ -28,6 +28,10 @@ def test_workers_that_never_become_ready_hold_a_saturated_pool_down() -> None:
     assert desired_by_usage([1.0] * 9, 0, 2, target=0.8, current=11) == 11
 
 
+def test_a_missing_metric_counts_for_nothing_exactly_at_target() -> None:
+    assert desired_by_usage([0.5] * 3, 3, 0, target=0.5, current=6) == 6
+
+
 def test_a_missing_metric_counts_as_at_target_when_shrinking_and_idle_when_growing() -> None:
     assert desired_by_usage([0.4] * 3, 1, 0, target=0.8, current=4) == 3
     assert desired_by_usage([1.0] * 3, 1, 0, target=0.8, current=4) == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from services.simulator.floor import floor_gpu_hours
 from services.simulator.forecasters import Remembered, forecaster_named
 from services.simulator.policies import KINDS, choose, every_policy, rule_of
 from services.simulator.ports import run_now
-from services.simulator.run import Run, simulate
+from services.simulator.run import Run, policy_for, simulate
 from tests.simulator.making import a_course, a_day, a_plant
 
 POLICIES = [choice.label for choice in every_policy()]
@@ -126,6 +128,30 @@ def test_intervals_come_from_whole_days() -> None:
     low, high = figures.late_share_interval
 
     assert low < figures.late_share <= high
+
+
+@pytest.mark.parametrize("label", ["hpa", "keda", "flink"])
+@pytest.mark.parametrize("shuffle", ["leases", "eager"])
+def test_a_rule_that_reads_nothing_learned_decides_the_same_where_nothing_is_learned(
+    label: str, shuffle: str
+) -> None:
+    plant, course = a_plant(shuffle=shuffle, pause_s=5.0, noise=0.05), a_course(a_day(minutes=240))
+    rule = rule_of(choose(label), plant, course)
+    taught = replace(rule, reads_learned=True, reads_busy=True)
+    assert not policy_for(rule, plant).learns
+    assert policy_for(taught, plant).learns
+
+    one, other = (simulate(chosen, plant, course, seed=1) for chosen in (rule, taught))
+
+    assert one.asked == other.asked
+    assert len(one.asked) > 1 or label == "flink"
+    np.testing.assert_array_equal(one.minutes, other.minutes)
+
+
+def test_standbys_that_follow_a_forecast_need_what_is_learned() -> None:
+    plant = a_plant(standbys="auto")
+
+    assert policy_for(rule_named("hpa"), plant).learns
 
 
 def test_the_floor_is_the_fewest_whole_workers_of_each_minute() -> None:

@@ -70,6 +70,8 @@ def test_an_irregular_step_is_not_a_gap(tmp_path: Path) -> None:
         ("timestamp,rate\n0,1\n60,2\n30,3\n", 4, "goes back"),
         ("timestamp,rate\nyesterday,1\n60,2\n", 2, "neither seconds nor ISO"),
         ("timestamp,rate\n0,1\n60\n", 3, "column"),
+        ("timestamp,rate\n1700000000000,1\n1700000060000,2\n", 2, "not in seconds"),
+        ("timestamp,rate\n0,1\n60,2\n\n120,3\n99999999,4\n", 6, "far longer than the whole rest"),
         ("timestamp,rate\n0,\n60,nan\n", None, "no number"),
     ],
 )
