@@ -196,6 +196,8 @@ def _plan(d: dict[str, Any]) -> Table:
         "reason": d["reason"],
         "why": " ".join([d["why"], *d["notes_in_words"]]),
         "binding": d["binding"],
+        "forecast": _forecast_used(d["forecast"]),
+        "would change it": " ".join(d["would_change"]),
         "numbers": numbers,
         "decision": f"{d['id']} at {at(d['at_s'])}",
     }
@@ -210,7 +212,19 @@ def _plan(d: dict[str, Any]) -> Table:
     ]
     whole.add_row("")
     whole.add_row(table_of(("workers", "can train/s", "load now", "load at peak", "backlog gone in s"), rows))
+    if d["candidates"]:
+        weighed = [(c["size"], c["cost_worker_s"], share(c["late_share"])) for c in d["candidates"]]
+        whole.add_row("")
+        whole.add_row(table_of(("weighed", "cost in worker-s", "late"), weighed))
     return whole
+
+
+def _forecast_used(forecast: dict[str, Any] | None) -> str:
+    if forecast is None:
+        return "none"
+    scored = "" if forecast["score"] is None else f", score {forecast['score']:.3g}"
+    kept = "" if forecast["heeded"] else ", too far off lately to be heeded"
+    return f"{forecast['model']} of {at(forecast['issued_at_s'])}{scored}{kept}"
 
 
 @job.command("forecast")
