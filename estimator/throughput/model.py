@@ -84,7 +84,7 @@ class ThroughputModel:
     def workers_for(
         self, rate_per_s: float, *, workers_max: int, slo_broken: bool = False, reach: int | None = None
     ) -> int:
-        """The fewest workers whose C_low carries `rate_per_s`, within `reach` (the model's own, unless given).
+        """The fewest workers whose C_low carries `rate_per_s`, within `reach` (its own unless given).
 
         Where none does, the fewest that train the most: more would cost and bring
         nothing, or less. `workers_max + 1` when `workers_max` itself trains the most and

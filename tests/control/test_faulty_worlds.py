@@ -338,9 +338,12 @@ async def test_each_invariant_fails_without_the_rule_that_it_guards(
 ) -> None:
     without(monkeypatch)
 
-    with pytest.raises(AssertionError, match="seed="):
+    async def lived() -> None:
         for seed in range(5):
             await invariant(seed)
+
+    with pytest.raises(AssertionError, match="seed="):
+        await lived()
 
 
 async def test_a_platform_that_refuses_is_not_asked_at_every_tick() -> None:
