@@ -256,6 +256,9 @@ def what_if(
     late_share: Annotated[float | None, typer.Option(help="The share that may be late, as 0.01.")] = None,
     workers_min: Annotated[int | None, typer.Option(min=0, help="The least workers to try.")] = None,
     workers_max: Annotated[int | None, typer.Option(min=1, help="The most workers to try.")] = None,
+    also_within: Annotated[
+        list[str] | None, typer.Option(help="Another freshness to try as well; repeatable.")
+    ] = None,
     server: Server = SERVER,
     ca_file: CaFile = None,
     as_json: AsJson = False,
@@ -267,6 +270,7 @@ def what_if(
         body = {
             "slo": _terms(known, fresh_within, late_share),
             **{k: v for k, v in bounds.items() if v is not None},
+            "fresh_within_s": [duration_s(text) for text in also_within or ()],
         }
         with Console(stderr=True).status("playing recent traffic again ..."):
             reply = client.ask("POST", _path(name, "/what-if"), body, timeout_s=WHAT_IF_TIMEOUT_S)
@@ -275,6 +279,7 @@ def what_if(
 
 def _curve(d: dict[str, Any]) -> Table:
     named = [("in force", d["in_force"]), ("asked", d["asked"])]
+    named += [("asked, within", point) for point in d["by_freshness"]]
     named += [(point["setting"], point) for point in d["curve"]]
     rows = [
         (
