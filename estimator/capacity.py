@@ -89,15 +89,25 @@ class LearnedCapacity(Capacity):
 
     @classmethod
     def of(
-        cls, model: ThroughputModel, *, slo_broken: bool, workers_max: int, dealt: Dealt | None = None
+        cls,
+        model: ThroughputModel,
+        *,
+        slo_broken: bool,
+        workers_max: int,
+        dealt: Dealt | None = None,
+        requested: int = 0,
     ) -> LearnedCapacity:
-        """What `model` knows; the limit of extrapolation is further out while the SLO is broken."""
+        """What `model` knows; the limit of extrapolation is further out while the SLO is broken.
+
+        It bounds growth: workers that were `requested` before the first of them was seen are not called
+        off because nobody has seen so many yet.
+        """
         reach = model.reach(slo_broken=slo_broken)
         return cls(
             model.samples_per_s(1),
             min(model.contention, CONTENTION_MAX),
             model=model,
-            reach=workers_max if reach is None else reach,
+            reach=workers_max if reach is None else max(reach, requested),
             slo_broken=slo_broken,
             dealt=dealt,
         )
@@ -117,7 +127,9 @@ class LearnedCapacity(Capacity):
     def workers_for(self, rate_per_s: float, *, workers_max: int) -> int:
         """As the model says: within its reach; where no size carries the rate, the one that trains most."""
         if self.dealt is None:
-            return self.model.workers_for(rate_per_s, workers_max=workers_max, slo_broken=self.slo_broken)
+            return self.model.workers_for(
+                rate_per_s, workers_max=workers_max, slo_broken=self.slo_broken, reach=self.reach
+            )
         if not rate_per_s > 0:
             return 0
         rates = [self.samples_per_s(n) for n in range(min(self.reach, workers_max) + 1)]

@@ -92,8 +92,10 @@ class ThroughputModel:
         """
         return _margin(self.knowledge.fitted, self.knowledge.foresight.error_sd, workers)
 
-    def workers_for(self, rate_per_s: float, *, workers_max: int, slo_broken: bool = False) -> int:
-        """The fewest workers whose C_low carries `rate_per_s`, within `reach`.
+    def workers_for(
+        self, rate_per_s: float, *, workers_max: int, slo_broken: bool = False, reach: int | None = None
+    ) -> int:
+        """The fewest workers whose C_low carries `rate_per_s`, within `reach` (its own unless given).
 
         Where none does, the fewest that train the most: more would cost and bring
         nothing, or less. `workers_max + 1` when `workers_max` itself trains the most and
@@ -101,7 +103,7 @@ class ThroughputModel:
         """
         if not rate_per_s > 0:
             return 0
-        top = min(self.reach(slo_broken=slo_broken) or workers_max, workers_max)
+        top = min(reach or self.reach(slo_broken=slo_broken) or workers_max, workers_max)
         if top < 1:
             return workers_max + 1
         wanted = rate_per_s * (1 - 1e-7)  # a demand of exactly C_low(n) stays at n in spite of rounding

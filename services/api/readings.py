@@ -10,9 +10,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 
 from services.api.dependencies import KnownJob, ObservedJob, Viewer
+from services.api.plan_view import PlanView
 from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
-from services.api.views import AssignmentView, PlanView, SeriesView
+from services.api.views import AssignmentView, SeriesView
 from services.control.types import Reason
 from services.controller.snapshot import JobSnapshot
 from services.controller.views.decision import DecisionView

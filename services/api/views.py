@@ -1,4 +1,4 @@
-"""What the API shows of jobs beyond the leader's snapshot: definition, plan, fleet."""
+"""What the API shows of jobs beyond the leader's snapshot: definition, assignment, fleet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Self
 from pydantic import Field
 
 from services.access.role import Role
-from services.api.words import binding, words_for
 from services.control.types import Mode, Reason
 from services.controller.readiness import Readiness
 from services.controller.snapshot import JobSnapshot
-from services.controller.views.decision import DecisionView
-from services.controller.views.traffic import TrafficView
 from services.controller.views.view import View
 from services.controller.views.workers import WorkerView
 from services.settings import JobSettings
@@ -84,73 +81,6 @@ class JobView(View):
             late_share=seen.quality.late_share if seen and seen.quality else None,
             settings=job,
         )
-
-
-class Alternative(View):
-    """What another size would mean for the traffic of now and for what is forecast."""
-
-    workers: int
-    capacity_per_s: float
-    utilisation_now: float
-    """Traffic of now over its capacity."""
-    utilisation_peak: float | None
-    """The 0.95 quantile of the highest forecast rate over its capacity; null without a forecast."""
-    drain_s: float | None
-    """Until today's backlog would be trained; null when it would grow."""
-    gpus: float
-
-
-class PlanView(DecisionView):
-    """The plan in force, why, what binds it, and what else could have been."""
-
-    why: str
-    notes_in_words: list[str]
-    binding: str
-    """The constraint that decided rather than the demand; empty when none did."""
-    alternatives: list[Alternative]
-
-    @classmethod
-    def of_snapshot(cls, plan: DecisionView, seen: JobSnapshot, job: JobSettings) -> Self:
-        """The decision with its context."""
-        return cls(
-            **plan.model_dump(),
-            why=words_for(plan.reason),
-            notes_in_words=[words_for(note) for note in plan.notes],
-            binding=binding(plan.reason, plan.notes),
-            alternatives=_alternatives(plan, seen, job),
-        )
-
-
-def _alternatives(plan: DecisionView, seen: JobSnapshot, job: JobSettings) -> list[Alternative]:
-    """The sizes around the plan, within the job's limits."""
-    if seen.throughput is None or seen.traffic is None:
-        return []
-    curve, traffic = seen.throughput.curve, seen.traffic
-    peak = max(seen.forecast.paths["0.95"], default=None) if seen.forecast else None
-    lowest = max(job.scaling.workers_min, plan.planned - 3)
-    highest = min(job.scaling.workers_max, plan.planned + 3, len(curve) - 1)
-    return [
-        Alternative(
-            workers=workers,
-            capacity_per_s=curve[workers],
-            utilisation_now=_over(traffic.rate_per_s, curve[workers]),
-            utilisation_peak=None if peak is None else _over(peak, curve[workers]),
-            drain_s=_drain_s(traffic, curve[workers]),
-            gpus=workers * job.scaling.gpus_per_worker,
-        )
-        for workers in range(lowest, highest + 1)
-    ]
-
-
-def _over(rate: float, capacity: float) -> float:
-    return rate / capacity if capacity > 0 else 0.0
-
-
-def _drain_s(traffic: TrafficView, capacity: float) -> float | None:
-    spare = capacity - traffic.rate_per_s
-    if traffic.lag == 0:
-        return 0.0
-    return traffic.lag / spare if spare > 0 else None
 
 
 class PartitionView(View):

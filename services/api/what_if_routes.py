@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Body
 from fastapi import Request as HttpRequest
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from estimator.capacity import Capacity
 from forecasting.history import TrafficHistory
@@ -36,6 +36,8 @@ class WhatIfRequest(Request):
     workers_max: Annotated[int | None, Field(ge=1, le=10_000)] = None
     curve: bool = True
     """Whether the rule's knob is turned too; without it the answer comes several times sooner."""
+    fresh_within_s: list[PositiveFloat] = Field(default_factory=list, max_length=8)
+    """Other promises to try as well, each with the `late_share_target` asked about."""
 
 
 class PointView(View):
@@ -74,6 +76,8 @@ class WhatIfView(View):
     curve: list[PointView]
     """GPU-hours against late share under the terms asked about: the rule at several settings of its knob;
     empty when not asked for."""
+    by_freshness: list[PointView] = Field(default_factory=list)
+    """What the promises of `fresh_within_s` would come to, in the order asked for."""
     traffic_s: float
     """How much recent traffic was played again."""
     took_s: float
@@ -97,8 +101,11 @@ async def ask_what_if(
     if site.what_if is None:
         raise ApiProblem(Kind.NOT_HERE, "this controller was started without a simulator")
     asked = Question(_changed(record.settings, terms), _capacity(seen, record.settings), _history(seen))
+    answering = _view(
+        site.what_if, asked, record.settings, curve=terms.curve, promises_s=terms.fresh_within_s
+    )
     try:
-        return await _while_there(request, _view(site.what_if, asked, record.settings, curve=terms.curve))
+        return await _while_there(request, answering)
     except WhatIfUnavailable as error:
         raise ApiProblem(Kind.NOT_READY, f"what-if: {error}", headers={"Retry-After": "5"}) from error
 
@@ -153,14 +160,22 @@ def _history(seen: JobSnapshot) -> TrafficHistory:
     return TrafficHistory(start_s=history.start_s, step_s=history.step_s, rates=rates)
 
 
-async def _view(what_if: WhatIf, asked: Question, in_force: JobSettings, *, curve: bool) -> WhatIfView:
+async def _view(
+    what_if: WhatIf, asked: Question, in_force: JobSettings, *, curve: bool, promises_s: list[float]
+) -> WhatIfView:
     answers = [await what_if.ask(asked), await what_if.ask(replace(asked, job=in_force))]
+    promised = [await what_if.ask(replace(asked, job=_promising(asked.job, s))) for s in promises_s]
     if curve:
         answers.append(await what_if.ask(replace(asked, turned=True)))
     return WhatIfView(
         asked=PointView.of(answers[0].points[0]),
         in_force=PointView.of(answers[1].points[0]),
         curve=[PointView.of(point) for answer in answers[2:] for point in answer.points],
+        by_freshness=[PointView.of(answer.points[0]) for answer in promised],
         traffic_s=answers[0].traffic_s,
-        took_s=sum(answer.took_s for answer in answers),
+        took_s=sum(answer.took_s for answer in (*answers, *promised)),
     )
+
+
+def _promising(job: JobSettings, fresh_within_s: float) -> JobSettings:
+    return job.model_copy(update={"slo": job.slo.model_copy(update={"fresh_within_s": fresh_within_s})})

@@ -20,7 +20,8 @@ def backtest(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="A policy to judge, as NAME or NAME:option=value,...; repeatable. All of them by default."
+            help="A policy to judge, as NAME or NAME:option=value,...; repeatable. All of them by default. "
+            "NAME@FORECASTER gives it a forecaster of its own."
         ),
     ] = None,
     plant: Annotated[Path | None, typer.Option(help="YAML with the plant; see docs/evaluation.md.")] = None,
@@ -37,7 +38,11 @@ def backtest(
     ] = False,
     baseline: Annotated[str, typer.Option(help="The policy that frontiers are read across against.")] = "hpa",
     forecaster: Annotated[
-        str, typer.Option(help="`light`, or `served`: the trained model, retrained on what came before.")
+        str,
+        typer.Option(
+            help="`light`; `served`: trained models, mixed, retrained on what came before; or one network "
+            "alone by its name: fedformer, nhits, patchtst, seq2seq (all but patchtst need torch)."
+        ),
     ] = "light",
     json: Annotated[Path | None, typer.Option(help="Write all figures here.")] = None,
     arrivals: Annotated[Path | None, typer.Option(help="Write the per-minute rates used here.")] = None,

@@ -196,6 +196,8 @@ def _plan(d: dict[str, Any]) -> Table:
         "reason": d["reason"],
         "why": " ".join([d["why"], *d["notes_in_words"]]),
         "binding": d["binding"],
+        "forecast": _forecast_used(d["forecast"]),
+        "would change it": " ".join(d["would_change"]),
         "numbers": numbers,
         "decision": f"{d['id']} at {at(d['at_s'])}",
     }
@@ -210,7 +212,19 @@ def _plan(d: dict[str, Any]) -> Table:
     ]
     whole.add_row("")
     whole.add_row(table_of(("workers", "can train/s", "load now", "load at peak", "backlog gone in s"), rows))
+    if d["candidates"]:
+        weighed = [(c["size"], c["cost_worker_s"], share(c["late_share"])) for c in d["candidates"]]
+        whole.add_row("")
+        whole.add_row(table_of(("weighed", "cost in worker-s", "late"), weighed))
     return whole
+
+
+def _forecast_used(forecast: dict[str, Any] | None) -> str:
+    if forecast is None:
+        return "none"
+    scored = "" if forecast["score"] is None else f", score {forecast['score']:.3g}"
+    kept = "" if forecast["heeded"] else ", too far off lately to be heeded"
+    return f"{forecast['model']} of {at(forecast['issued_at_s'])}{scored}{kept}"
 
 
 @job.command("forecast")
@@ -242,6 +256,9 @@ def what_if(
     late_share: Annotated[float | None, typer.Option(help="The share that may be late, as 0.01.")] = None,
     workers_min: Annotated[int | None, typer.Option(min=0, help="The least workers to try.")] = None,
     workers_max: Annotated[int | None, typer.Option(min=1, help="The most workers to try.")] = None,
+    also_within: Annotated[
+        list[str] | None, typer.Option(help="Another freshness to try as well; repeatable.")
+    ] = None,
     server: Server = SERVER,
     ca_file: CaFile = None,
     as_json: AsJson = False,
@@ -253,6 +270,7 @@ def what_if(
         body = {
             "slo": _terms(known, fresh_within, late_share),
             **{k: v for k, v in bounds.items() if v is not None},
+            "fresh_within_s": [duration_s(text) for text in also_within or ()],
         }
         with Console(stderr=True).status("playing recent traffic again ..."):
             reply = client.ask("POST", _path(name, "/what-if"), body, timeout_s=WHAT_IF_TIMEOUT_S)
@@ -261,6 +279,7 @@ def what_if(
 
 def _curve(d: dict[str, Any]) -> Table:
     named = [("in force", d["in_force"]), ("asked", d["asked"])]
+    named += [("asked, within", point) for point in d["by_freshness"]]
     named += [(point["setting"], point) for point in d["curve"]]
     rows = [
         (

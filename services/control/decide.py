@@ -8,7 +8,7 @@ from statistics import fmean
 from estimator.capacity import Dealt, LearnedCapacity
 from estimator.situation import Limits, Situation, Sizing
 from estimator.throughput import Guess
-from services.control import standby
+from services.control import explained, standby
 from services.control.bounds import bounded, limits_of, safety_numbers
 from services.control.learned import PoolMemory, Throughput
 from services.control.pool_watch import lead_time_s, pool_seen
@@ -62,7 +62,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     notes = (
         *sizing.notes,
         *plan.notes,
-        *_notes(seen, state, policy),
+        *_notes(seen, state, policy, situation.lead_time_s),
         *_capacity_notes(capacity, training, limits),
     )
     return Decision(
@@ -77,6 +77,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         numbers={
             **_numbers(seen, sizing, capacity, situation, training),
             "workers_most": float(limits.workers_max),
+            **_beyond(seen, capacity, limits),
             **why,
             **safety_numbers(safety, policy, seen.at_s),
         },
@@ -98,6 +99,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         confidence=capacity.model.confidence,
         bottleneck=capacity.model.bottleneck,
         standbys=plan.standbys,
+        forecast=explained.used(seen.forecast),
     )
 
 
@@ -159,7 +161,7 @@ def _situation(
         lead_time_s=lead_time_s(memory, seen.at_s),
         lead_times_s=memory.lead_times_s,
         pause_s=memory.pause_s,
-        forecast=seen.forecast,
+        forecast=explained.heeded(seen.forecast),
         partition_lags=traffic.partition_lags,
         busy_by_worker=busy,
         history=seen.history,
@@ -183,7 +185,13 @@ def _throughput(
     )
     broken = seen.traffic.lag_s > policy.slo.fresh_within_s
     most = policy.limits.workers_max
-    capacity = LearnedCapacity.of(throughput.model, slo_broken=broken, workers_max=most, dealt=dealt)
+    capacity = LearnedCapacity.of(
+        throughput.model,
+        slo_broken=broken,
+        workers_max=most,
+        dealt=dealt,
+        requested=seen.pool.requested,
+    )
     return throughput, capacity
 
 
@@ -299,16 +307,20 @@ def _assignment(
     return replace(rebalance(state.assignment, rates, speeds, moves_max=moves_max)[0], active=active)
 
 
-def _notes(seen: Observation, state: ControlState, policy: Policy) -> tuple[Reason, ...]:
+def _notes(seen: Observation, state: ControlState, policy: Policy, lead_time_s: float) -> tuple[Reason, ...]:
     notes = []
     if seen.traffic.degraded:
         notes.append(Reason.DEGRADED_METER)
     if seen.forecast is None:
         notes.append(Reason.NO_FORECAST)
+    elif explained.is_bad(seen.forecast):
+        notes.append(Reason.BAD_FORECAST)
     elif seen.forecast.trouble or seen.forecast.model != (policy.forecast_model or seen.forecast.model):
         notes.append(Reason.FALLBACK_FORECAST)
     if seen.pool.failures > state.pool_failures:
         notes.append(Reason.WORKERS_LOST)
+    if policy.slo.fresh_within_s < lead_time_s:
+        notes.append(Reason.SLO_BELOW_LEAD_TIME)
     if policy.mode is Mode.RECOMMEND:
         notes.append(Reason.RECOMMEND_ONLY)
     return tuple(notes)
@@ -343,6 +355,15 @@ def _numbers(
         **scored,
         **sizing.numbers,
     }
+
+
+def _beyond(seen: Observation, capacity: LearnedCapacity, limits: Limits) -> dict[str, float]:
+    """`beyond_share` of what arrives is more than any pool within the limits trains: it will be late."""
+    rate, model = seen.traffic.rate_per_s, capacity.model
+    if rate <= model.samples_per_s(limits.workers_max):
+        return {}
+    able = max(model.samples_per_s(workers) for workers in range(limits.workers_max + 1))
+    return {"beyond_share": 1 - able / rate} if rate > able else {}
 
 
 def _decision_id(seen: Observation, state: ControlState) -> str:

@@ -40,6 +40,8 @@ class Throughput:
 
     guess: Guess = field(default_factory=lambda: Guess(1.0))
     """What the policy of the last tick said of a lone worker; counts until one has been seen."""
+    refused: int = 0
+    """Workers' reports that could not be true, counted at every tick that was shown one."""
 
     @property
     def model(self) -> ThroughputModel:

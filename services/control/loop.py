@@ -9,6 +9,7 @@ from math import floor
 from services.control.actuation import Outcome, Settlement
 from services.control.decide import decide
 from services.control.errors import ControlError, Fenced, Rejected
+from services.control.explained import heeded
 from services.control.fleet import FleetCount
 from services.control.fleet_share import FleetShare
 from services.control.ports import (
@@ -181,7 +182,7 @@ class JobLoop:
         share, standing = self._ports.share, self.policy.standing
         if share is None or standing is None:
             return decision
-        most = share.grant(decision, standing, forecast=seen.forecast)
+        most = share.grant(decision, standing, forecast=heeded(seen.forecast))
         return decision if most is None else decide(replace(seen, fleet_max=most), self._state, self.policy)
 
     async def _record(self, decision: Decision, fence: int) -> None:

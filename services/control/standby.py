@@ -7,6 +7,7 @@ from dataclasses import replace
 from estimator.capacity import LearnedCapacity
 from estimator.situation import Sizing
 from estimator.standbys import Standbys, standbys_for
+from services.control.explained import heeded
 from services.control.types import Mode, Observation, Policy, PoolState, Shuffle, WorkerPhase
 from shuffler.assignment import Assignment
 
@@ -48,11 +49,12 @@ def wanted(
         return 0, {}
     if policy.standbys is not None:
         return policy.standbys, {}
-    if seen.forecast is None:
+    forecast = heeded(seen.forecast)
+    if forecast is None:
         return kept, {}  # a forecast that is away for a moment must not empty the bench
     target = policy.slo.late_share_target
     chosen: Standbys = standbys_for(
-        seen.forecast,
+        forecast,
         capacity,
         now_s=seen.at_s,
         lead_time_s=lead_time_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from statistics import fmean
 
 from estimator.throughput import Guess, ResourceLoad, StepTimes, ThroughputWindow
@@ -34,18 +35,19 @@ def throughput_seen(
     `partitions` is the most workers that can train, where leases are off. A pool of more than one
     GPU type at once teaches nothing: whose speed would it be?
     """
-    gathered = _gathered(before.gathered, seen, ready)
+    gathered, lies = _gathered(before.gathered, seen, ready)
+    before = replace(before, refused=before.refused + lies) if lies else before
     # A window of the tick in which the size changed shows neither; it tells the model of the resize.
     resized = before.gathered.since_s is not None and before.gathered.ready != len(ready)
     if not resized and not _is_full(before, gathered, seen.at_s):
-        return Throughput(before.types, before.gpu_type, gathered, guess)
+        return Throughput(before.types, before.gpu_type, gathered, guess, before.refused)
     kinds = {worker.gpu_type for worker in seen.pool.workers if worker.phase is WorkerPhase.READY}
     begun = Gathered(since_s=seen.at_s, ready=len(ready))
     first = resized and before.gathered.ready == 0  # workers that have hardly begun are not slow workers
     if len(kinds) != 1 or first:
-        return Throughput(before.types, before.gpu_type, begun, guess)
+        return Throughput(before.types, before.gpu_type, begun, guess, before.refused)
     window = _window(gathered, seen, partitions=partitions, gpu_type=kinds.pop())
-    return Throughput(before.types.seen(window, guess), window.gpu_type, begun, guess)
+    return Throughput(before.types.seen(window, guess), window.gpu_type, begun, guess, before.refused)
 
 
 def can_be(report: WorkerReport) -> bool:
@@ -53,23 +55,26 @@ def can_be(report: WorkerReport) -> bool:
     return 0 <= report.busy <= BUSY_MAX and 0 <= report.rate_per_busy_s < INFINITE
 
 
-def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> Gathered:
+def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> tuple[Gathered, int]:
+    """One tick more, and how many workers told what cannot be."""
     if before.ready != len(ready):
         before = Gathered(since_s=before.since_s, ready=len(ready))
     traffic = seen.traffic
     since_s = seen.at_s if before.since_s is None else before.since_s
     settled = seen.at_s - since_s >= PROGRESS_SETTLES_S
     waiting = not traffic.degraded and traffic.lag > WAITING_S * max(traffic.trained_per_s, 1e-9)
-    busy, rate, told, members = 0.0, 0.0, 0, set(ready)
+    busy, rate, told, lies, members = 0.0, 0.0, 0, 0, set(ready)
     for report in seen.reports:
         share, speed = report.busy, report.rate_per_busy_s
-        if 0 <= share <= BUSY_MAX and 0 <= speed < INFINITE and report.worker in members:  # as `can_be`
+        if not (0 <= share <= BUSY_MAX and 0 <= speed < INFINITE):  # as `can_be`
+            lies += 1
+        elif report.worker in members:
             busy += share
             rate += share * speed
             told += 1
     # Those that did not report are taken for the mean of those that did.
     scale = len(ready) / told if told else 0.0
-    return Gathered(
+    gathered = Gathered(
         since_s,
         before.ready,
         before.ticks + settled,
@@ -79,6 +84,7 @@ def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> Ga
         before.busy + scale * busy,
         before.rate + scale * rate,
     )
+    return gathered, lies
 
 
 def _is_full(before: Throughput, gathered: Gathered, at_s: float) -> bool:

@@ -17,6 +17,7 @@ from estimator.throughput import Bottleneck, Confidence, ResourceLoad, StepTimes
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
 from services.control.actuation import Actuation
+from services.control.explained import ForecastUsed
 from services.control.learned import PoolMemory, Throughput
 from services.control.safety import SafetyLimits, SafetyMemory
 from services.control.training_quality import TrainingQuality
@@ -26,6 +27,7 @@ __all__ = [
     "Actuation",
     "ControlState",
     "Decision",
+    "ForecastUsed",
     "Mode",
     "Observation",
     "Override",
@@ -343,6 +345,8 @@ class Decision:
     """What limits the workers as they are."""
     standbys: int = 0
     """How many of `planned` stand by."""
+    forecast: ForecastUsed | None = None
+    """The forecast that it rested on; None where there was none."""
 
     @property
     def actuation(self) -> Actuation | None:

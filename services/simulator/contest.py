@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from forecasting.forecaster import Forecaster
@@ -47,6 +47,8 @@ class Judged:
     over_floor: float
     over_oracle: float | None
     run: Run = field(repr=False, compare=False)
+    forecaster: str = ""
+    """Whose forecasts it was given; empty where its rule looks at none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class Contest:
     days: float | None = None
     """Score at most this many days after the warm-up."""
     forecaster: str = "light"
+
+    def forecaster_of(self, choice: PolicyChoice) -> str:
+        """Whose forecasts a policy is given, should its rule look at them."""
+        return choice.forecaster or self.forecaster
 
     def course(self) -> Course:
         """The traffic, made afresh: it is large, and cheaper to make than to send about."""
@@ -111,8 +117,8 @@ def judge(
     """
     course = contest.course()
     floor = floor_gpu_hours(contest.plant, course.scored)
-    for choice in choices:
-        rule_of(choice, contest.plant, course)  # a wrong option fails here, before any work
+    # A wrong option fails here, before any work.
+    rules = {choice.label: rule_of(choice, contest.plant, course) for choice in choices}
     prices = prices_of(contest.plant) if with_oracle else ()
     tasks: list[PolicyChoice | float] = [*choices, *prices]
     points: list[OraclePoint] = []
@@ -125,7 +131,13 @@ def judge(
             figures[task.label] = result
             tell(task.label)
     oracle = oracle_of(contest.plant, course.scored, points) if points else None
-    judged = tuple(_judged(choice, *figures[choice.label], floor, oracle) for choice in choices)
+    judged = tuple(
+        replace(
+            _judged(choice, *figures[choice.label], floor, oracle),
+            forecaster=contest.forecaster_of(choice) if rules[choice.label].foresees else "",
+        )
+        for choice in choices
+    )
     return Verdict(contest, course, floor, oracle, judged)
 
 
@@ -190,16 +202,19 @@ def _pool(contest: Contest, jobs: int) -> Iterator[ProcessPoolExecutor]:
             raise
 
 
-_HERE: list[tuple[Contest, Course, Forecaster]] = []
+_HERE: list[tuple[Contest, Course, dict[str, Forecaster]]] = []
 """The contest of this process: set once, so that a task carries only its own name."""
 
 
 def _prepare(contest: Contest, course: Course | None = None) -> None:
-    _HERE[:] = [(contest, course or contest.course(), Remembered(forecaster_named(contest.forecaster)))]
+    _HERE[:] = [(contest, course or contest.course(), {})]
 
 
 def _do(task: Task) -> Result:
-    contest, course, forecaster = _HERE[0]
+    contest, course, forecasters = _HERE[0]
     if isinstance(task, PolicyChoice):
-        return run_policy(contest, task, course, forecaster)
+        name = contest.forecaster_of(task)
+        if name not in forecasters:  # one for all policies that ask for it: what it said is remembered
+            forecasters[name] = Remembered(forecaster_named(name))
+        return run_policy(contest, task, course, forecasters[name])
     return oracle_point(contest.plant, course.scored, task)

@@ -15,9 +15,12 @@ from forecasting.heavy import installed
 from forecasting.history import TrafficHistory
 from forecasting.last_value import LastValue
 from forecasting.learned import ROWS_MIN, FleetModel, lessons_from
+from forecasting.network import SPECS
 from forecasting.regression import train_regression
 from forecasting.seasonal import SeasonalNaive
+from services.forecaster.lesson import missing_for
 from services.simulator.errors import SimulationError
+from services.simulator.network_on_prefix import NetworkOnPrefix
 
 DAY_S = 86_400.0
 
@@ -72,11 +75,17 @@ FORECASTERS: Mapping[str, Callable[[], Forecaster]] = {"light": light, "served":
 
 
 def forecaster_named(name: str) -> Forecaster:
-    """A fresh forecaster. Raises SimulationError for one that there is not."""
+    """A fresh forecaster. Raises SimulationError where there is none, or it cannot be trained here."""
     make = FORECASTERS.get(name)
-    if make is None:
-        raise SimulationError(f"no forecaster {name!r}; there are {', '.join(sorted(FORECASTERS))}")
-    return make()
+    if make is not None:
+        return make()
+    if name not in SPECS:
+        raise SimulationError(
+            f"no forecaster {name!r}; there are {', '.join(sorted({*FORECASTERS, *SPECS}))}"
+        )
+    if missing := missing_for(name):
+        raise SimulationError(missing)
+    return NetworkOnPrefix(name)
 
 
 class Remembered:

@@ -39,11 +39,11 @@ def frontier_of(verdicts: Iterable[Verdict], *, baseline: str) -> Frontier:
     for verdict in verdicts:
         for judged in verdict.judged:
             runs.setdefault(judged.choice.label, []).append(judged)
-    by_kind: dict[str, list[Point]] = {}
+    by_name: dict[str, list[Point]] = {}
     for label, every in runs.items():
         point = pooled(label, [(judged.figures.late_share, judged.over_floor) for judged in every])
-        by_kind.setdefault(every[0].choice.kind, []).append(point)
-    points = {kind: tuple(found) for kind, found in by_kind.items()}
+        by_name.setdefault(every[0].choice.name, []).append(point)
+    points = {name: tuple(found) for name, found in by_name.items()}
     against = next(point for found in points.values() for point in found if point.label == baseline)
-    across = tuple(read_across(kind, found, against) for kind, found in points.items())
+    across = tuple(read_across(name, found, against) for name, found in points.items())
     return Frontier(against, points, across)

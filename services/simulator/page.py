@@ -31,8 +31,8 @@ svg text{fill:#adb5bd}.grid{stroke:#343a40}}
 """
 
 HEADINGS = (
-    "policy", "late", "over SLO", "GPU-hours", "x floor", "x oracle", "mean lag", "p50 s", "p99 s",
-    "down s", "worker-s lost", "GPU use", "resizes", "reversals",
+    "policy", "forecasts", "late", "over SLO", "GPU-hours", "x floor", "x oracle", "mean lag", "p50 s",
+    "p99 s", "down s", "worker-s lost", "GPU use", "resizes", "reversals",
 )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def _plant(verdict: Verdict) -> str:
 def _table(verdict: Verdict) -> str:
     head = "".join(f"<th>{name}</th>" for name in HEADINGS)
     rows = "".join(_row(judged) for judged in verdict.judged)
-    floor = f"<tr><td>floor<td><td><td>{verdict.floor_gpu_hours:.1f}<td>1.00{'<td>' * 9}</tr>"
+    floor = f"<tr><td>floor<td><td><td><td>{verdict.floor_gpu_hours:.1f}<td>1.00{'<td>' * 9}</tr>"
     return f"<table><tr>{head}</tr>{rows}{floor}{_oracle_row(verdict)}</table>"
 
 
@@ -70,7 +70,8 @@ def _oracle_row(verdict: Verdict) -> str:
     best = verdict.oracle.punctual
     ratio = best.gpu_hours / verdict.floor_gpu_hours if verdict.floor_gpu_hours > 0 else 0.0
     return (
-        f"<tr><td>oracle<td>{best.late_share:.3%}<td><td>{best.gpu_hours:.1f}<td>{ratio:.2f}{'<td>' * 9}</tr>"
+        f"<tr><td>oracle<td><td>{best.late_share:.3%}<td><td>{best.gpu_hours:.1f}<td>{ratio:.2f}"
+        f"{'<td>' * 9}</tr>"
     )
 
 
@@ -79,7 +80,7 @@ def _row(judged: Judged) -> str:
     oracle = "" if judged.over_oracle is None else f"{judged.over_oracle:.2f}"
     low, high = figures.late_share_interval
     cells = (
-        html.escape(judged.choice.label),
+        html.escape(judged.choice.label), html.escape(judged.forecaster),
         f'<span title="90 % interval over days: {low:.3%} to {high:.3%}">{figures.late_share:.3%}</span>',
         f"{figures.over_slo_share:.2%}", f"{figures.gpu_hours:.1f}", f"{judged.over_floor:.2f}", oracle,
         f"{figures.mean_lag:,.0f}", f"{figures.p50_delay_s:.0f}", f"{figures.p99_delay_s:.0f}",
@@ -94,12 +95,12 @@ def _pareto(verdict: Verdict, frontier: Frontier | None) -> str:
     found: dict[str, list[tuple[float, float, str]]] = {}
     for judged in verdict.judged:
         point = (judged.over_floor, judged.figures.late_share, judged.choice.label)
-        found.setdefault(judged.choice.kind, []).append(point)
+        found.setdefault(judged.choice.name, []).append(point)
     if frontier is not None:
-        for kind, swept in frontier.points.items():
-            found[kind] = [(p.over_floor, p.late_share, p.label) for p in swept]
-    for place, (kind, points) in enumerate(found.items()):
-        groups.append((kind, COLOURS[place % len(COLOURS)], points))
+        for name, swept in frontier.points.items():
+            found[name] = [(p.over_floor, p.late_share, p.label) for p in swept]
+    for place, (name, points) in enumerate(found.items()):
+        groups.append((name, COLOURS[place % len(COLOURS)], points))
     if verdict.oracle is not None:
         limit = [
             (

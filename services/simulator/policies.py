@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from estimator.rules import Rule, UnknownRule, rule_named
@@ -67,11 +67,18 @@ class PolicyChoice:
     label: str
     kind: str
     options: Options = field(default_factory=dict)
+    forecaster: str = ""
+    """Whose forecasts it is given; the contest's when empty."""
+
+    @property
+    def name(self) -> str:
+        """What its points on a frontier have in common: the policy, with a forecaster of its own."""
+        return f"{self.kind}@{self.forecaster}" if self.forecaster else self.kind
 
     def turned(self, setting: Options) -> PolicyChoice:
         """The same policy with its knob at `setting`."""
         shown = ",".join(f"{name}={value:g}" for name, value in setting.items())
-        return PolicyChoice(f"{self.kind}:{shown}", self.kind, {**self.options, **setting})
+        return replace(self, label=f"{self.name}:{shown}", options={**self.options, **setting})
 
     @property
     def sweep(self) -> tuple[PolicyChoice, ...]:
@@ -80,14 +87,19 @@ class PolicyChoice:
 
 
 def choose(text: str) -> PolicyChoice:
-    """The policy that `NAME` or `NAME:option=value,...` asks for.
+    """The policy that `NAME` or `NAME:option=value,...` asks for; `NAME@FORECASTER` gives it one of its own.
 
     >>> choose("hpa:target=0.6").options
     {'target': 0.6}
+    >>> choose("kale@fedformer:hold_s=0").forecaster
+    'fedformer'
     """
-    name, _, settings = text.partition(":")
+    head, _, settings = text.partition(":")
+    name, at, forecaster = head.partition("@")
     if name not in KINDS:
         raise UnknownPolicy(f"no policy is called {name!r}; there are {', '.join(KINDS)}")
+    if at and not forecaster:
+        raise UnknownPolicy(f"{text!r}: a forecaster's name is missing after the @")
     options: dict[str, float] = {}
     for setting in filter(None, settings.split(",")):
         option, equals, value = setting.partition("=")
@@ -97,7 +109,7 @@ def choose(text: str) -> PolicyChoice:
             raise UnknownPolicy(f"{text!r}: {setting!r} is not option=number") from None
         if not equals:
             raise UnknownPolicy(f"{text!r}: {setting!r} is not option=number")
-    return PolicyChoice(text, name, options)
+    return PolicyChoice(text, name, options, forecaster)
 
 
 def every_policy() -> tuple[PolicyChoice, ...]:

@@ -76,8 +76,9 @@ class Session:
         if self.trace is None:
             raise SimulationError("give a TRACE.csv to judge policies on, or --replay RUN.json")
         console = Console()
-        forecaster_named(self.forecaster)  # a missing one fails before any work
         choices = tuple(choose(text) for text in self.policies) or every_policy()
+        for name in {self.forecaster, *(choice.forecaster for choice in choices if choice.forecaster)}:
+            forecaster_named(name)  # a missing one fails before any work
         trace = read_trace(self.trace)
         plant = _usual_plant(trace) if self.plant is None else load_plant(self.plant)
         contest = Contest(trace, plant, self.seed, self.days, self.forecaster)

@@ -76,6 +76,7 @@ def _limits(verdict: Verdict) -> dict[str, Any]:
 def _policy(judged: Judged) -> dict[str, Any]:
     figures = judged.figures
     return {
+        "forecaster": judged.forecaster or None,
         "late_share": figures.late_share,
         "over_slo_share": figures.over_slo_share,
         "gpu_hours": figures.gpu_hours,
@@ -137,7 +138,7 @@ def as_table(verdict: Verdict, *, wide: bool = True) -> Table:
         limits.append(_limit_row("oracle", _share(best.late_share), best.gpu_hours, verdict.floor_gpu_hours))
     shown = COLUMNS if wide else [name for name in COLUMNS if name not in WIDE_ONLY]
     for name in shown:
-        table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
+        table.add_column(name, justify="left" if name in ("policy", "forecasts") else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(row[name] for name in shown))
     table.add_section()
@@ -147,8 +148,8 @@ def as_table(verdict: Verdict, *, wide: bool = True) -> Table:
 
 
 COLUMNS = (
-    "policy", "late", "over SLO", "GPU-h", "x floor", "x oracle", "mean lag", "p50 s", "p99 s", "down s",
-    "use", "resizes", "reversals",
+    "policy", "forecasts", "late", "over SLO", "GPU-h", "x floor", "x oracle", "mean lag", "p50 s", "p99 s",
+    "down s", "use", "resizes", "reversals",
 )  # fmt: skip
 WIDE_ONLY = ("over SLO", "mean lag", "p50 s", "reversals")
 
@@ -170,6 +171,7 @@ def _row(judged: Judged) -> dict[str, str]:
     figures = judged.figures
     values = (
         judged.choice.label,
+        judged.forecaster,
         _share(figures.late_share),
         f"{figures.over_slo_share:.2%}",
         _hours(figures.gpu_hours),

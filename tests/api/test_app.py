@@ -50,10 +50,29 @@ async def test_the_plan_says_why_what_binds_and_what_else_there_was(client: Test
     assert others[4]["utilisation_now"] > 1 > others[5]["utilisation_now"]
 
 
+async def test_the_plan_names_the_forecast_it_rests_on_and_what_would_change_it(
+    client: TestClient, rig: Rig
+) -> None:
+    rig.controller.tick()
+
+    plan = client.get("/v1/jobs/clicks/plan").json()
+
+    assert plan["forecast"]["model"] == "flat"
+    assert plan["forecast"]["heeded"]
+    assert {"demand_per_s", "capacity_planned_per_s", "capacity_margin"} <= plan["numbers"].keys()
+    assert plan["confidence"] == "low"
+    assert plan["would_change"][0].startswith("A demand beyond")
+    decision = client.get("/v1/jobs/clicks/decisions").json()[0]
+    assert decision["forecast"] == plan["forecast"], "each decision kept tells it too"
+
+
 async def test_a_plan_at_its_maximum_says_so(client: TestClient, rig: Rig) -> None:
     rig.controller.tick(rate=5000)
 
-    assert client.get("/v1/jobs/clicks/plan").json()["binding"] == "workers_max"
+    plan = client.get("/v1/jobs/clicks/plan").json()
+    assert plan["binding"] == "workers_max"
+    assert "A higher workers_max." in plan["would_change"]
+    assert 0.5 < plan["numbers"]["beyond_share"] < 1
     assert "workers_max" in client.get("/v1/jobs/clicks/throughput").json()["bottleneck"]
 
 

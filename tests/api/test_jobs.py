@@ -209,6 +209,19 @@ async def test_what_if_without_the_curve_asks_less(client: TestClient, rig: Rig)
     assert not any(question.turned for question in rig.what_if.asked)
 
 
+async def test_what_if_tells_the_cost_of_a_range_of_promises(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+    body = {"slo": {"fresh_within_s": 30}, "fresh_within_s": [15, 60, 240], "curve": False}
+
+    told = client.post("/v1/jobs/clicks/what-if", json=body).json()
+
+    assert [point["fresh_within_s"] for point in told["by_freshness"]] == [15, 60, 240]
+    hours = [point["gpu_hours_per_day"] for point in told["by_freshness"]]
+    assert hours == sorted(hours, reverse=True)
+    refused = client.post("/v1/jobs/clicks/what-if", json={"fresh_within_s": [0]})
+    assert refused.status_code == 422
+
+
 async def test_what_if_is_given_up_when_the_caller_leaves(client: TestClient, rig: Rig) -> None:
     rig.controller.tick()
     given_up = asyncio.Event()

@@ -6,10 +6,13 @@ A failure is reproduced by its seed alone.
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
+from estimator.situation import Limits
+from services.control import bounds, decide
 from services.control.actuation import Outcome
 from services.control.breaker import BreakerTerms
 from services.control.errors import (
@@ -22,8 +25,9 @@ from services.control.errors import (
 )
 from services.control.loop import JobLoop, Ports, Tick
 from services.control.safety import SafetyLimits
-from services.control.types import PoolResize, PoolState, Reason
+from services.control.types import Decision, PoolResize, PoolState, Reason
 from services.settings.safety import SafetySettings
+from services.store.memory_state import MemoryState
 from tests.control.fakes import (
     FakeClock,
     FakeLeadership,
@@ -137,8 +141,7 @@ class World:
             self.meter.rate = self.dice.choice([0.0, 30.0, 150.0, 480.0, 900.0, 5_000.0, 1e6])
 
 
-@pytest.mark.parametrize("seed", range(200))
-async def test_the_pool_stays_in_bounds_and_nothing_is_done_unrecorded(seed: int) -> None:
+async def stays_in_bounds_and_does_nothing_unrecorded(seed: int) -> None:
     world = World(seed)
     for _ in range(240):
         asked_before, recorded_before = len(world.pool.asked), len(world.store.log)
@@ -156,8 +159,7 @@ async def test_the_pool_stays_in_bounds_and_nothing_is_done_unrecorded(seed: int
         assert tick.error is None or isinstance(tick.error, ControlError), f"{seed=}"
 
 
-@pytest.mark.parametrize("seed", range(200))
-async def test_once_faults_end_the_pool_settles_at_the_size_for_the_traffic(seed: int) -> None:
+async def settles_once_faults_end(seed: int) -> None:
     world = World(seed)
     for _ in range(60):
         await world.step()
@@ -170,8 +172,7 @@ async def test_once_faults_end_the_pool_settles_at_the_size_for_the_traffic(seed
     assert world.pool.requested == 5, f"{seed=}, {world.ticks[-1]}"
 
 
-@pytest.mark.parametrize("seed", range(50))
-async def test_a_deposed_controller_never_moves_the_pool(seed: int) -> None:
+async def is_not_moved_by_the_deposed(seed: int) -> None:
     world = World(seed)
     world.meter.rate = 450.0
     await world.loop.tick()
@@ -179,12 +180,13 @@ async def test_a_deposed_controller_never_moves_the_pool(seed: int) -> None:
     world.leadership = FakeLeadership(2)
     world.loop = world._controller()
     while not world.pool.asked or world.pool.asked[-1].fence != 2:
-        world.meter.rate = world.dice.choice([150.0, 900.0, 5_000.0])
+        world.meter.rate = world.dice.choice([150.0, 700.0, 900.0])
         world.clock.at_s += TICK_S
         await world.loop.tick()
     before = len(world.pool.asked)
 
     old_leadership.leads_with = 1
+    world.meter.rate = 5_000.0  # what it would grow for, if it could
     tick = await deposed.tick()
 
     assert len(world.pool.asked) == before, f"{seed=}"
@@ -192,8 +194,7 @@ async def test_a_deposed_controller_never_moves_the_pool(seed: int) -> None:
     assert tick.decision is None or tick.decision.reason is not Reason.COLD_START
 
 
-@pytest.mark.parametrize("seed", range(10))
-async def test_no_hour_has_more_resizes_than_allowed_and_none_is_larger_than_a_step(seed: int) -> None:
+async def keeps_to_its_rates_and_steps(seed: int) -> None:
     world = World(seed, TIGHT)
     for _ in range(800):
         await world.step()
@@ -207,8 +208,7 @@ async def test_no_hour_has_more_resizes_than_allowed_and_none_is_larger_than_a_s
         assert -2 <= decision.planned - decision.requested <= 3, f"{seed=}"
 
 
-@pytest.mark.parametrize("seed", range(50))
-async def test_every_resize_is_in_the_trail_and_every_trail_ends(seed: int) -> None:
+async def leaves_a_trail_that_ends(seed: int) -> None:
     world = World(seed)
     for _ in range(80):
         await world.step()
@@ -223,6 +223,127 @@ async def test_every_resize_is_in_the_trail_and_every_trail_ends(seed: int) -> N
     done = [one for one in trail.values() if one.outcome is Outcome.DONE]
     assert done, f"{seed=}"
     assert done[0].workers == world.pool.requested, f"{seed=}: the last one done is the size there is"
+
+
+@pytest.mark.parametrize("seed", range(200))
+async def test_the_pool_stays_in_bounds_and_nothing_is_done_unrecorded(seed: int) -> None:
+    await stays_in_bounds_and_does_nothing_unrecorded(seed)
+
+
+@pytest.mark.parametrize("seed", range(200))
+async def test_once_faults_end_the_pool_settles_at_the_size_for_the_traffic(seed: int) -> None:
+    await settles_once_faults_end(seed)
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_a_deposed_controller_never_moves_the_pool(seed: int) -> None:
+    await is_not_moved_by_the_deposed(seed)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_no_hour_has_more_resizes_than_allowed_and_none_is_larger_than_a_step(seed: int) -> None:
+    await keeps_to_its_rates_and_steps(seed)
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_every_resize_is_in_the_trail_and_every_trail_ends(seed: int) -> None:
+    await leaves_a_trail_that_ends(seed)
+
+
+def no_limits(patch: pytest.MonkeyPatch) -> None:
+    """The operator's bounds are lost on the way to the tick."""
+    patch.setattr(decide, "limits_of", lambda *_: Limits(0, 1000))
+
+
+def no_record(patch: pytest.MonkeyPatch) -> None:
+    """What is decided is carried out and not written down."""
+
+    async def forgotten(*_: object) -> None:
+        return None
+
+    patch.setattr(JobLoop, "_record", forgotten)
+
+
+def no_holding(patch: pytest.MonkeyPatch) -> None:
+    """A tick that could not measure traffic resizes all the same."""
+    before = JobLoop._lead
+
+    async def blindly(self: JobLoop, fence: int, started_at_s: float) -> Tick:
+        tick = await before(self, fence, started_at_s)
+        if isinstance(tick.error, TrafficUnavailable):
+            await self._ports.pool.resize(PoolResize(3, "blind", fence))
+        return tick
+
+    patch.setattr(JobLoop, "_lead", blindly)
+
+
+def no_second_try(patch: pytest.MonkeyPatch) -> None:
+    """A resize is asked for once, whatever became of it."""
+    before = JobLoop._act
+    asked: set[int] = set()
+
+    async def once(self: JobLoop, decision: Decision) -> None:
+        if decision.resize is not None and decision.planned not in asked:
+            asked.add(decision.planned)
+            await before(self, decision)
+
+    patch.setattr(JobLoop, "_act", once)
+
+
+def no_fence(patch: pytest.MonkeyPatch) -> None:
+    """Neither store nor pool looks at the token."""
+
+    def blind(method: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        async def taken(self: FakeStore | FakePool, *given: object, **named: object) -> None:
+            self.newest_fence = 0
+            await method(self, *given, **named)
+
+        return taken
+
+    for kind, name in ((FakeStore, "commit"), (FakePool, "resize")):
+        patch.setattr(kind, name, blind(getattr(kind, name)))
+    patch.setattr(MemoryState, "commit", _nothing)
+
+
+async def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def no_restraint(patch: pytest.MonkeyPatch) -> None:
+    """Steps, rates and the breaker are passed over."""
+    patch.setattr(bounds, "restrained", lambda planned, *_, **__: (planned, None))
+
+
+def no_settlement(patch: pytest.MonkeyPatch) -> None:
+    """What became of a resize is not marked."""
+    patch.setattr(FakeStore, "settle", _nothing)
+
+
+@pytest.mark.parametrize(
+    ("invariant", "without"),
+    [
+        (stays_in_bounds_and_does_nothing_unrecorded, no_limits),
+        (stays_in_bounds_and_does_nothing_unrecorded, no_record),
+        (stays_in_bounds_and_does_nothing_unrecorded, no_holding),
+        (settles_once_faults_end, no_second_try),
+        (is_not_moved_by_the_deposed, no_fence),
+        (keeps_to_its_rates_and_steps, no_restraint),
+        (leaves_a_trail_that_ends, no_settlement),
+    ],
+)
+async def test_each_invariant_fails_without_the_rule_that_it_guards(
+    invariant: Callable[[int], Awaitable[None]],
+    without: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without(monkeypatch)
+
+    async def lived() -> None:
+        for seed in range(5):
+            await invariant(seed)
+
+    with pytest.raises(AssertionError, match="seed="):
+        await lived()
 
 
 async def test_a_platform_that_refuses_is_not_asked_at_every_tick() -> None:

@@ -219,6 +219,14 @@ def test_a_forecast_that_is_away_for_a_moment_does_not_empty_the_bench() -> None
     assert decide(an_observation(rate=250, pool=a_pool(5)), state, keeping(None)).standbys == 2
 
 
+def test_nobody_is_kept_warm_for_what_a_bad_forecast_says() -> None:
+    seen = jumpy()
+    assert seen.forecast is not None
+    bad = replace(seen, forecast=replace(seen.forecast, score=0.9))
+
+    assert decide(bad, ControlState(), keeping(None)).standbys == 0
+
+
 def test_the_platform_need_not_know_who_stands_by() -> None:
     pool = a_pool(3, ready=2)
 

@@ -72,6 +72,10 @@ def test_figures_arrivals_decisions_and_a_page(command: typer.Typer, trace: Path
     assert result.exit_code == 0, result.output
     assert "hpa:target=0.7" in result.output
     content = json.loads(out["json"].read_text())
+    assert {name: row["forecaster"] for name, row in content["policies"].items()} == {
+        "hpa:target=0.7": None,
+        "reactive": None,
+    }
     assert content["plant"]["partitions"] == 24
     assert content["trace"]["native_step_s"] == 300.0
     assert set(content["policies"]) == {"hpa:target=0.7", "reactive"}
@@ -186,3 +190,29 @@ def test_constant_zero_traffic_is_judged(command: typer.Typer, tmp_path: Path) -
     policies = json.loads((tmp_path / "out.json").read_text())["policies"]
     assert all(figures["late_share"] == 0 for figures in policies.values())
     assert np.isfinite([figures["gpu_hours"] for figures in policies.values()]).all()
+
+
+def test_each_row_says_whose_forecasts_it_used(command: typer.Typer, trace: Path, tmp_path: Path) -> None:
+    plant, out = tmp_path / "plant.yaml", tmp_path / "out.json"
+    plant.write_text(PLANT, encoding="utf-8")
+
+    result = run(
+        command, trace, "--policy", "kale", "--policy", "kale@served:hold_s=0", "--policy", "static-mean",
+        "--plant", plant, "--jobs", 1, "--no-oracle", "--json", out,
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    rows = json.loads(out.read_text())["policies"]
+    used = {name: row["forecaster"] for name, row in rows.items()}
+    assert used == {"kale": "light", "kale@served:hold_s=0": "served", "static-mean": None}
+    assert "forecasts" in result.output
+
+
+@pytest.mark.parametrize("policy", ["kale@crystal", "kale@"])
+def test_a_forecaster_that_there_is_not_ends_it_before_any_work(
+    command: typer.Typer, trace: Path, policy: str
+) -> None:
+    result = run(command, trace, "--policy", policy)
+
+    assert result.exit_code == 2
+    assert "forecaster" in result.output

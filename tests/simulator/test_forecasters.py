@@ -7,8 +7,12 @@ import pytest
 
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
+from forecasting.network_lessons import Effort
+from services.forecaster import lesson
 from services.simulator.errors import SimulationError
 from services.simulator.forecasters import Remembered, ServedOnPrefix, forecaster_named
+from services.simulator.network_on_prefix import NetworkOnPrefix
+from tests.forecasting.extras import TORCH
 from tests.simulator.making import a_day
 
 
@@ -48,3 +52,38 @@ def test_a_bin_is_thought_of_once_however_many_ask() -> None:
 def test_a_forecaster_that_there_is_not_is_named() -> None:
     with pytest.raises(SimulationError, match="crystal"):
         forecaster_named("crystal")
+
+
+@pytest.mark.parametrize("network", ["patchtst", pytest.param("fedformer", marks=TORCH)])
+def test_a_network_speaks_alone_once_there_is_enough_to_learn_from(network: str) -> None:
+    alone = NetworkOnPrefix(network, effort=Effort(steps=5, batch=16))
+
+    assert alone.forecast(history(200), horizon_s=1800.0).model == "last-value"
+    said = alone.forecast(history(3 * 1440), horizon_s=1800.0)
+
+    assert said.model == alone.name == network
+    assert said.horizon_s == 1800.0
+    again = NetworkOnPrefix(network, effort=Effort(steps=5, batch=16))
+    assert np.array_equal(said.paths, again.forecast(history(3 * 1440), horizon_s=1800.0).paths)
+
+
+def test_a_network_is_trained_again_from_its_weights_when_that_is_due() -> None:
+    trained = []
+    effort = Effort(steps=50, batch=16, tell=lambda _share, loss: trained.append(loss))
+    alone = NetworkOnPrefix("patchtst", effort=effort, retrain_s=3600.0)
+    first = alone.forecast(history(2 * 1440), horizon_s=1800.0)
+    learned = len(trained)
+
+    alone.forecast(history(2 * 1440 + 30), horizon_s=1800.0)
+    assert len(trained) == learned, "not due yet"
+    later = alone.forecast(history(2 * 1440 + 60), horizon_s=1800.0)
+
+    assert first.model == later.model == "patchtst"
+    assert len(trained) > learned or not np.array_equal(first.paths[:, 0], later.paths[:, 0])
+
+
+def test_a_network_that_cannot_be_trained_here_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lesson, "installed", lambda _package: False)
+
+    with pytest.raises(SimulationError, match="penstock\\[forecast\\]"):
+        forecaster_named("fedformer")

@@ -13,7 +13,7 @@ from services.control.breaker import Breaker
 from services.control.learned import Gathered, PauseWatch, PoolMemory, Throughput
 from services.control.rolling_count import RollingCount
 from services.control.safety import Asked, SafetyMemory
-from services.control.types import ControlState, Decision, PoolResize, Reason, WorkerReport
+from services.control.types import ControlState, Decision, ForecastUsed, PoolResize, Reason, WorkerReport
 from shuffler.assignment import Assignment
 
 
@@ -88,7 +88,7 @@ throughputs = st.sampled_from(
         a_throughput(()),
         a_throughput((1,), busy=None),
         a_throughput((2, 3)),
-        a_throughput((1, 8, 64), busy=0.3),
+        replace(a_throughput((1, 8, 64), busy=0.3), refused=3),
     ]
 )
 pool_times = st.builds(
@@ -164,6 +164,15 @@ decisions = st.builds(
     resize=st.none() | resizes,
     assignment=st.none() | assignments,
     state=states(),
+    forecast=st.none()
+    | st.builds(
+        ForecastUsed,
+        model=_names,
+        issued_at_s=_floats,
+        score=st.none() | _floats,
+        trouble=_names,
+        heeded=st.booleans(),
+    ),
 )
 reports = st.builds(
     WorkerReport, worker=_names, at_s=_floats, trained=_counts, busy=_floats, rate_per_busy_s=_floats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from estimator.throughput import Bottleneck, Confidence
-from services.control.types import Decision, Reason
+from services.control.types import Decision, ForecastUsed, Reason
 from services.controller.views.view import View, finite
 
 
@@ -27,6 +27,8 @@ class DecisionView(View):
     resized: bool
     confidence: Confidence
     """How far the throughput curve could be trusted beyond the sizes seen."""
+    forecast: ForecastUsed | None = None
+    """The forecast that it rested on; null where there was none."""
     bottleneck: Bottleneck
     """What limited the workers as they were."""
 
@@ -46,4 +48,5 @@ class DecisionView(View):
             resized=decision.resize is not None,
             confidence=decision.confidence,
             bottleneck=decision.bottleneck,
+            forecast=decision.forecast,
         )

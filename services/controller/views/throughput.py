@@ -41,7 +41,7 @@ class ThroughputView(View):
     resource: str
     """Which shared resource that is, where there are several."""
     refused: dict[str, int]
-    """Telemetry that could not be true, by kind."""
+    """Telemetry that could not be true, by kind; `report` counts workers passed over, at every tick."""
     forgotten: int
     """How often workers changed so much that what had been learned was given up."""
     lead_time_s: float
@@ -59,7 +59,8 @@ class ThroughputView(View):
         learned, pool = decision.state.throughput, decision.state.pool
         model = learned.model
         broken = seen.traffic.lag_s > settings.slo.fresh_within_s
-        low = LearnedCapacity.of(model, slo_broken=broken, workers_max=settings.scaling.workers_max)
+        most_ever, requested = settings.scaling.workers_max, seen.pool.requested
+        low = LearnedCapacity.of(model, slo_broken=broken, workers_max=most_ever, requested=requested)
         failures = pool.times.failures if pool.times else Failures()
         return cls(
             rate_per_worker=model.samples_per_s(1),
@@ -74,7 +75,7 @@ class ThroughputView(View):
             bottleneck=_bottleneck(seen, decision, settings),
             limit=decision.bottleneck,
             resource=model.binding.resource,
-            refused=dict(model.knowledge.lies),
+            refused={**model.knowledge.lies, **({"report": learned.refused} if learned.refused else {})},
             forgotten=model.knowledge.drift.alarms,
             lead_time_s=pool.lead_time_s,
             pause_s=pool.pause_s,

@@ -182,6 +182,7 @@ export class JobPage {
       options.length
         ? h("details", { open: this.whyOpen, ontoggle: (event) => (this.whyOpen = event.target.open) }, h("summary", {}, "What other sizes would mean"), h("table.options", {}, h("thead", {}, h("tr", {}, ["Workers", "Can train", "Load now", "Load at forecast peak", "Backlog gone in"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, options)))
         : null,
+      plan.would_change.length ? h("p.fine", {}, `What would change it: ${plan.would_change.join(" ")}`) : null,
       h("p.fine", {}, `Decision ${plan.id} at ${clock(plan.at_s)}`),
     );
   }

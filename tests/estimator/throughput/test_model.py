@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from estimator.throughput import Bottleneck, Confidence, ThroughputModel, ThroughputWindow
-from estimator.throughput.knowledge import WALL_HOLD_S
+from estimator.throughput import Bottleneck, Confidence, ThroughputModel, ThroughputWindow, knowledge
+from estimator.throughput.fitted import Fitted, refit
+from estimator.throughput.knowledge import REFIT_AT, REFIT_EVERY, WALL_HOLD_S
 from estimator.throughput.speed_rows import ROWS_MAX
 from tests.estimator.throughput.pools import BATCH, Pool, contended, progress_only, taught
 
@@ -229,6 +231,23 @@ def test_rows_not_seen_for_longer_than_a_week_are_dropped_and_there_are_never_to
     later = model.seen(replace(POOL.window(99, 0.9), at_s=(model.knowledge.at_s or 0.0) + 30 * 86_400))
 
     assert len(later.knowledge.rows) == 1
+
+
+def test_a_pool_that_stays_as_it_is_is_fitted_again_once_an_hour_and_not_with_each_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fits: list[int] = []
+
+    def counting(*known: Any, **told: Any) -> Fitted:
+        fits.append(len(known[0]))
+        return refit(*known, **told)
+
+    monkeypatch.setattr(knowledge, "refit", counting)
+    model = ThroughputModel.guessed(1000.0)
+    for place in range(600):
+        model = model.seen(ThroughputWindow(10.0 * place, 8, 5600.0, busy=6.4))
+
+    assert len(fits) <= len(REFIT_AT) + 600 // REFIT_EVERY
 
 
 def test_the_window_of_a_resize_is_not_learned_from() -> None:
