@@ -203,21 +203,24 @@ def test_batches_of_a_lease_under_way_are_taught_again_to_a_shard_that_lost_them
     """The ledger hears of a lease at its end; the shard may be killed when it has half of its batches."""
     job = settings.jobs[JOB]
     wanted = {
-        "parameters": job.parameters.model_copy(update={"shards": 1, "snapshot_s": 600.0}),
-        "worker": job.worker.model_copy(update={"step_ms": 50.0}),
+        "parameters": job.parameters.model_copy(update={"shards": 1}),
+        "worker": job.worker.model_copy(update={"step_ms": 200.0}),
         "shuffle": job.shuffle.model_copy(update={"lease_s": 600.0}),
     }
     alone = Cluster(settings.model_copy(update={"jobs": {JOB: job.model_copy(update=wanted)}}), tmp_path)
+
+    def in_the_middle_of_a_lease() -> bool:
+        kept, told = snapshots(settings).latest(), progress_of(settings)
+        return kept is not None and bool(told.out) and kept.position.trained == told.trained > 0
+
     try:
         shard = alone.shard().wait_until_ready()
-        count = send_clicks(settings, 6_400, maker=ClickMaker(users=50, items=30))
+        count = send_clicks(settings, 3_200, maker=ClickMaker(users=50, items=30))
         alone.worker("w0").wait_until_ready()
-        eventually(lambda: alone.heard_of_shard()[1] > 10, within_s=60, what="some batches of a lease")
+        trained(settings, 1)
+        eventually(in_the_middle_of_a_lease, within_s=60, what="a snapshot while a lease is out")
         shard.kill()
-        kept, told = snapshots(settings).latest(), progress_of(settings)
-        assert kept is not None
-        assert told.out, "the worker was in the middle of a lease"
-        assert told.trained == kept.position.trained, "and the ledger knew of none of its batches"
+        assert in_the_middle_of_a_lease(), "nothing tells the ledger's count from the snapshot's"
         again = alone.shard().wait_until_ready()
         all_trained(settings)
 
