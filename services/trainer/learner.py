@@ -160,7 +160,7 @@ class Learner:
         return pulled
 
     def _compute(self) -> None:
-        free_s = time.monotonic()
+        free_s = float("-inf")
         while (step := self._to_compute.get()) is not None:
             began_s = time.monotonic()
             # Before the batch was there the device waited for traffic, which is no fault of the pipeline's.
