@@ -30,7 +30,7 @@ from services.controller.wiring import LiveWiring
 from services.demo.audience import Audience
 from services.demo.children import Children
 from services.demo.report import DemoReport
-from services.demo.run_up import run_up
+from services.demo.run_up import RunUp
 from services.demo.scenario import JOB, Scenario
 from services.demo.servers import DemoServers, demo_servers
 from services.demo.shard_processes import ShardProcesses
@@ -190,8 +190,9 @@ class _Play:
         self._traffic.start()
         if self._scenario.run_up_s:
             watch = partial(self._watch, wiring, running)
-            await run_up(self._scenario, controller, self._traffic, watch=watch, stop=stop)
-            self.before, self.tally = await wiring.progress(JOB), self._new_tally()
+            run_up = RunUp(self._scenario, controller, self._traffic, watch, stop)
+            self.before = await run_up.play(lambda: wiring.progress(JOB))
+            self.tally = self._new_tally()
             self._audience.say("the run-up is over; from now on figures count")
         await self._watch(wiring, running, until=lambda: self._over(stop))
         minutes = (self._traffic.elapsed_s - self._scenario.run_up_s) / 60.0

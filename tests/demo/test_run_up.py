@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from services.control.errors import StateUnavailable
 from services.controller.controller import Controller
 from services.demo.report import DemoReport
-from services.demo.run_up import run_up
+from services.demo.run_up import RunUp
 from services.demo.scenario import JOB, WORKERS_MAX, Scenario
 from services.demo.tally import Tally
 from services.demo.traffic_process import TrafficProcess
@@ -27,6 +28,8 @@ class Stage:
     def __init__(self, *, stopped_after_s: float = float("inf")) -> None:
         self.elapsed_s = 0.0
         self.stop = asyncio.Event()
+        self.away = 0
+        """How many questions the store does not answer."""
         self.asked: list[tuple[float, int | None]] = []
         self._stopped_after_s = stopped_after_s
         self.desk = SimpleNamespace(override=self._override, end_override=self._end_override)
@@ -36,9 +39,11 @@ class Stage:
 
     async def _override(self, job: str, workers: int, *_: Any, **__: Any) -> None:
         assert self.status(job)
+        self._ask()
         self.asked.append((self.elapsed_s, workers))
 
     async def _end_override(self, *_: Any) -> None:
+        self._ask()
         self.asked.append((self.elapsed_s, None))
 
     async def watch(self, *, until: Callable[[], bool]) -> None:
@@ -48,13 +53,17 @@ class Stage:
                 self.stop.set()
 
     async def play(self) -> None:
-        await run_up(
-            SCENARIO,
-            cast(Controller, self),
-            cast(TrafficProcess, self),
-            watch=self.watch,
-            stop=self.stop,
-        )
+        controller, traffic = cast(Controller, self), cast(TrafficProcess, self)
+        await RunUp(SCENARIO, controller, traffic, self.watch, self.stop).play(self._progress)
+
+    async def _progress(self) -> Progress:
+        self._ask()
+        return Progress({}, {}, trained=0, late=0, repeated=0, lost=0, epoch=1)
+
+    def _ask(self) -> None:
+        self.away -= 1
+        if self.away >= 0:
+            raise StateUnavailable("Redis is being replaced")
 
 
 async def test_all_workers_run_first_then_as_many_as_are_needed_then_the_rule_decides() -> None:
@@ -62,6 +71,22 @@ async def test_all_workers_run_first_then_as_many_as_are_needed_then_the_rule_de
     await stage.play()
 
     assert stage.asked == [(2.0, WORKERS_MAX), (30.0, SCENARIO.workers_at_start), (40.0, None)]
+
+
+async def test_a_store_that_is_away_for_a_while_delays_it_and_no_more() -> None:
+    stage = Stage()
+    stage.away = 3
+    await stage.play()
+
+    assert stage.asked == [(5.0, WORKERS_MAX), (30.0, SCENARIO.workers_at_start), (40.0, None)]
+
+
+async def test_a_store_that_stays_away_does_not_keep_it_from_being_stopped() -> None:
+    stage = Stage(stopped_after_s=7.0)
+    stage.away = 1000
+
+    with pytest.raises(StateUnavailable):
+        await stage.play()
 
 
 async def test_who_stops_it_need_not_wait_for_its_end() -> None:
