@@ -112,7 +112,11 @@ def _course(scenario: Scenario) -> Course:
     seconds = int(scenario.minutes * scenario.speed_up) * 60
     past = START_S + 60.0 * np.arange(-round(HISTORY_DAYS * 1440), 0, dtype=np.float64) + 30.0
     ahead = START_S + np.arange(seconds, dtype=np.float64) + 0.5
-    return Course(_rates(scenario, past), Arrivals(START_S, _rates(scenario, ahead)), 0)
+    arrivals = _rates(scenario, ahead)
+    if not scenario.run_up_s:
+        # A live run then starts with an empty pool; the twin sizes its first one by the first minute's traffic.
+        arrivals[:60] = 0.0
+    return Course(_rates(scenario, past), Arrivals(START_S, arrivals), 0)
 
 
 def _rates(scenario: Scenario, at_s: Floats) -> Floats:
