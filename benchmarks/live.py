@@ -114,7 +114,7 @@ def _course(scenario: Scenario) -> Course:
     ahead = START_S + np.arange(seconds, dtype=np.float64) + 0.5
     arrivals = _rates(scenario, ahead)
     if not scenario.run_up_s:
-        # A live run then starts with an empty pool; the twin sizes its first one by the first minute's traffic.
+        # A live run then starts with an empty pool, the twin with one for its first minute.
         arrivals[:60] = 0.0
     return Course(_rates(scenario, past), Arrivals(START_S, arrivals), 0)
 
