@@ -59,6 +59,7 @@ class AtTerminal:
     """Draws the live view; the log goes to a file in the run's directory meanwhile."""
 
     def __init__(self, console: Console, *, title: str) -> None:
+        configure_logs(LogSettings(level="warning"))  # until there is a file for the rest
         self._console = console
         self._title = title
         self._view: LiveView | None = None
