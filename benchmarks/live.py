@@ -1,8 +1,11 @@
 """Every policy in the real loop, one after the other, beside its simulation: `make bench-live`.
 
 Same seed, so the same traffic; Kafka, parameter server, workers and controller are real processes.
-The simulator is told the traffic's shape and the plant as the live run showed it, nothing of what
-the run came to. It plays a whole day's length for each day, so times are stretched to life's.
+Each run is run up first: a pool set by hand works off what came before it and is then as large as the
+traffic needs, so that no policy is judged by a start from nothing; figures count from there on, and
+the simulation starts there. The simulator is told the traffic's shape and the plant as the live run showed
+it, nothing of what the run came to. It plays a whole day's length for each day, so times are stretched to
+life's.
 """
 
 from __future__ import annotations
@@ -47,14 +50,15 @@ def main() -> None:
     """Play, predict, tabulate, write. Policies not played this time keep what the file says of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="of each policy")
+    parser.add_argument("--run-up", type=float, default=40.0, help="seconds before the figures count")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--policies", default=",".join(POLICIES), help="in this order")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/live.json"))
     parser.add_argument("--simulate-only", action="store_true", help="leave the live figures as they are")
     given = parser.parse_args()
-    figures = _earlier(given.out, minutes=given.minutes, seed=given.seed)
+    figures = _earlier(given.out, minutes=given.minutes, seed=given.seed, run_up_s=given.run_up)
     for policy in given.policies.split(","):
-        scenario = Scenario(minutes=given.minutes, seed=given.seed, rule=policy)
+        scenario = Scenario(minutes=given.minutes, seed=given.seed, rule=policy, run_up_s=given.run_up)
         figures |= _simulated(scenario, figures) if given.simulate_only else measured(scenario)
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
@@ -109,8 +113,9 @@ def _course(scenario: Scenario) -> Course:
     past = START_S + 60.0 * np.arange(-round(HISTORY_DAYS * 1440), 0, dtype=np.float64) + 30.0
     ahead = START_S + np.arange(seconds, dtype=np.float64) + 0.5
     arrivals = _rates(scenario, ahead)
-    # A live run starts with an empty pool; the twin sizes its first one by the first minute's traffic.
-    arrivals[:60] = 0.0
+    if not scenario.run_up_s:
+        # A live run then starts with an empty pool, the twin with one for its first minute.
+        arrivals[:60] = 0.0
     return Course(_rates(scenario, past), Arrivals(START_S, arrivals), 0)
 
 
@@ -136,9 +141,9 @@ def _quality(report: DemoReport) -> dict[str, float]:
     return {f"live_{name}": float(value) for name, value in known.items() if value is not None}
 
 
-def _earlier(path: Path, *, minutes: float, seed: int) -> dict[str, float]:
+def _earlier(path: Path, *, minutes: float, seed: int, run_up_s: float) -> dict[str, float]:
     """What the file holds of the same run; nothing where it is of another."""
-    run = {"minutes": minutes, "seed": float(seed)}
+    run = {"minutes": minutes, "seed": float(seed), "run_up_s": run_up_s}
     if path.exists():
         figures: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
         if {name: figures.get(name) for name in run} == run:

@@ -13,7 +13,7 @@ from statistics import median
 from rich.console import Console
 
 from services.control.loop import Tick
-from services.control.types import Observation, WorkerPhase
+from services.control.types import Observation, Reason, WorkerPhase
 from services.demo.audience import Headless
 from services.demo.run import run_demo
 from services.demo.scenario import JOB, PARTITIONS, Scenario
@@ -31,20 +31,25 @@ class Recorder(Headless):
         self._asked_s: dict[str, float] = {}
         self._ready: set[str] = set()
         self._startups: list[float] = []
+        self._startups_together: list[float] = []
+        """Of a run-up: all start at once there, and so take longer than when a rule asks for them."""
         self._speeds: list[float] = []
 
     def told(self, tick: Tick) -> None:
         """Keep it."""
         super().told(tick)
         if tick.seen is not None and tick.error is None:
-            self._keep(tick.seen)
+            overridden = tick.decision is not None and tick.decision.reason is Reason.OVERRIDE
+            self._keep(tick.seen, by_hand=overridden)
 
-    def _keep(self, seen: Observation) -> None:
+    def _keep(self, seen: Observation, *, by_hand: bool) -> None:
         for worker in seen.pool.workers:
             self._asked_s.setdefault(worker.id, min(worker.started_at_s, seen.at_s))
             if worker.phase is WorkerPhase.READY and worker.id not in self._ready:
                 self._ready.add(worker.id)
-                self._startups.append(seen.at_s - self._asked_s[worker.id])
+                (self._startups_together if by_hand else self._startups).append(
+                    seen.at_s - self._asked_s[worker.id]
+                )
         self._speeds += [report.rate_per_busy_s for report in seen.reports if report.busy > 0.3]
         if not self._ready:
             return  # nothing trains yet: the simulation starts with workers too
@@ -65,7 +70,7 @@ class Recorder(Headless):
         return plant_of(
             scenario,
             rate_per_worker=round(median(self._speeds), 1),
-            startup_s=round(median(self._startups), 1),
+            startup_s=round(median(self._startups or self._startups_together), 1),
         )
 
 

@@ -20,7 +20,7 @@ from services.trainer.net import NetShape
 SHAPE = NetShape(SampleShape(categorical=26, numeric=13), dim=16, hidden=32)
 _DEMO_SPEED_UP = 144.0
 _WORKERS = (1, 2, 4, 8, 12, 16)
-_STALE_BATCHES = (20, 24, 32)
+_STALE_BATCHES = (18, 20, 22, 24, 28, 32)
 """Beyond what sixteen workers with one batch each have."""
 _RESIZE_EVERY = 20
 """Batches: a second of the demo."""

@@ -52,6 +52,8 @@ class StepTimes:
     """From asking the parameter server to its answer, pull and push together."""
     pull_s: float = 0.0
     """The pull's part of `wait_s`, for people: the model takes both together."""
+    starved_s: float = 0.0
+    """How long the device had nothing to compute while this batch was read and pulled, for people too."""
 
 
 @dataclass(frozen=True, slots=True)

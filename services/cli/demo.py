@@ -29,6 +29,14 @@ def demo(
         str, typer.Option(help=f"Who decides on the number of workers: {', '.join(sorted(RULES))}.")
     ] = "penstock",
     seed: Annotated[int, typer.Option(min=0, help="The same seed plays the same traffic.")] = 1,
+    run_up: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="Play this long first with a pool set by hand; figures count from there.",
+        ),
+    ] = 0.0,
     kafka: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Use this Kafka instead of the embedded one.")
     ] = None,
@@ -49,7 +57,9 @@ def demo(
     """
     if policy not in RULES:
         raise typer.BadParameter(f"{policy!r} is none of {', '.join(sorted(RULES))}", param_hint="--policy")
-    scenario = Scenario(minutes=minutes, speed_up=speed_up, mean_per_s=rate, seed=seed, rule=policy)
+    scenario = Scenario(
+        minutes=minutes, speed_up=speed_up, mean_per_s=rate, seed=seed, rule=policy, run_up_s=run_up
+    )
     console = Console()
     title = f"Penstock demo: a day in {86_400 / speed_up / 60:.3g} minutes, policy {policy}"
     audience = Headless() if headless else AtTerminal(console, title=title)

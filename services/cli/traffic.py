@@ -99,6 +99,9 @@ def traffic(
             "named NAME:number) by event time.",
         ),
     ] = None,
+    numeric: Annotated[
+        list[str] | None, typer.Option(help="A column of the log that is a number. Repeatable.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed sends the same samples.")] = 1,
     report: Annotated[
         Path | None,
@@ -121,7 +124,7 @@ def traffic(
       penstock traffic --topic clicks --samples clicks.csv --speed-up 60
     """
     client = _client(kafka, kafka_option or [])
-    count, log = _samples(samples, speed_up)
+    count, log = _samples(samples, speed_up, numeric or [])
     shape, start_s = _shape(
         trace, scale, start, crowd or [], SyntheticTraffic(rate, diurnal=diurnal, noise=noise, seed=seed)
     )
@@ -159,14 +162,16 @@ def traffic(
         typer.echo(json.dumps(asdict(last)))
 
 
-def _samples(text: str | None, speed_up: float) -> tuple[int | None, ReplayedSamples | None]:
+def _samples(
+    text: str | None, speed_up: float, numeric: list[str]
+) -> tuple[int | None, ReplayedSamples | None]:
     """How many samples to send, or which log to replay."""
-    if text is None:
-        return None, None
-    if text.isdigit():
-        return int(text), None
+    if text is None or text.isdigit():
+        if numeric:
+            raise typer.BadParameter("it names columns of a log; give one with --samples LOG.csv")
+        return (None if text is None else int(text)), None
     try:
-        return None, ReplayedSamples(Interactions.read(Path(text)).samples, speed_up)
+        return None, ReplayedSamples(Interactions.read(Path(text), numeric=numeric).samples, speed_up)
     except LogInvalid as error:
         raise typer.BadParameter(str(error), param_hint="--samples") from error
 

@@ -199,6 +199,20 @@ class GpuLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardFigures:
+    """What a shard of the parameter server last said of itself."""
+
+    name: str
+    queue: int
+    """Requests that waited."""
+    rows: int
+    """Ids with parameters."""
+    bytes_in: int
+    bytes_out: int
+    """Over the network, since it started."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReport:
     """What a worker says of itself, over the window that ends at `at_s`."""
 
@@ -220,6 +234,8 @@ class WorkerReport:
     """How good the model is on what it has not seen yet, where the trainer tells."""
     gpu: GpuLoad | None = None
     """How busy its GPU was, where the trainer tells."""
+    shards: tuple[ShardFigures, ...] = ()
+    """How each shard of the parameter server stands, where the trainer tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,14 @@ class Metrics:
         self.gpu_memory = gauge("gpu_memory_bytes", "Memory in use on the workers' GPUs, where NVML tells.")
         self.step_seconds = gauge("step_seconds", "Mean time of a worker's step by part.", "part")
         self.shard_busy = gauge("shard_busy_ratio", "Busy share of a parameter server's shard.", "shard")
+        self.shard_queue = gauge("shard_queue_requests", "Requests that wait at a shard.", "shard")
+        self.shard_rows = gauge("shard_rows", "Ids that a shard keeps parameters of.", "shard")
+        self.shard_bytes = Gauge(
+            "penstock_shard_network_bytes",
+            "Bytes that went over a shard's network since it started, by direction.",
+            [*job, "shard", "direction"],
+            registry=registry,
+        )
         self.workers = gauge("workers", "Workers of the pool by phase.", "phase")
         self.workers_planned = gauge("workers_planned", "Workers that the policy wants.")
         self.workers_requested = gauge("workers_requested", "Workers that the platform was asked for.")
@@ -155,11 +163,21 @@ class Metrics:
                 "pull": fmean(step.pull_s for step in steps),
                 "compute": fmean(step.compute_s for step in steps),
                 "push": fmean(step.wait_s - step.pull_s for step in steps),
+                "wait": fmean(step.starved_s for step in steps),
             }
             for part, mean_s in parts.items():
                 self.step_seconds.labels(seen.job, part).set(mean_s)
         for load in {load.name: load for report in seen.reports for load in report.resources}.values():
             self.shard_busy.labels(seen.job, load.name).set(load.busy)
+        self._shards(seen)
+
+    def _shards(self, seen: Observation) -> None:
+        latest = sorted(seen.reports, key=lambda report: report.at_s)
+        for shard in {shard.name: shard for report in latest for shard in report.shards}.values():
+            self.shard_queue.labels(seen.job, shard.name).set(shard.queue)
+            self.shard_rows.labels(seen.job, shard.name).set(shard.rows)
+            self.shard_bytes.labels(seen.job, shard.name, "in").set(shard.bytes_in)
+            self.shard_bytes.labels(seen.job, shard.name, "out").set(shard.bytes_out)
 
     def _used(self, seen: Observation, decision: Decision) -> None:
         """How many GPUs are held, and how much of them is used: two shares, never one."""

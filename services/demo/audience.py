@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 import typer
@@ -19,6 +19,9 @@ from services.logs import configure_logs
 from services.settings.root import LogSettings
 
 log = structlog.get_logger()
+
+_BESIDE_THE_VIEW: Final = LogSettings(level="warning")
+"""What a terminal is told while there is no file for the rest."""
 
 
 class Audience(Protocol):
@@ -59,6 +62,7 @@ class AtTerminal:
     """Draws the live view; the log goes to a file in the run's directory meanwhile."""
 
     def __init__(self, console: Console, *, title: str) -> None:
+        configure_logs(_BESIDE_THE_VIEW)
         self._console = console
         self._title = title
         self._view: LiveView | None = None
@@ -74,7 +78,7 @@ class AtTerminal:
                 with Live(self._view, console=self._console, refresh_per_second=4):
                     yield
             finally:
-                configure_logs(LogSettings())
+                configure_logs(_BESIDE_THE_VIEW)
 
     def told(self, tick: Tick) -> None:
         """Into the charts."""

@@ -64,19 +64,25 @@ class DemoReport:
         minutes: float,
         seed: int,
         hidden_auc: float | None = None,
+        before: Progress | None = None,
     ) -> DemoReport:
-        """Figures from the ticks and from the ledger, which counts every sample once."""
+        """Figures from the ticks and from the ledger, which counts every sample once.
+
+        What became of the samples is told of all; shares are of those trained after `before`.
+        """
+        late = progress.late - (before.late if before else 0)
+        trained = progress.trained - (before.trained if before else 0)
         return cls(
             produced=produced,
             trained=progress.trained,
             # What was rewound for a lost shard was trained once more in full.
             repeated=progress.repeated + max(0, progress.trained + progress.lost - produced),
             lost=progress.lost,
-            late_share=progress.late / progress.trained if progress.trained else 0.0,
+            late_share=late / trained if trained else 0.0,
             accumulated_lag=tally.accumulated_lag,
             downtime_s=tally.downtime_s,
             gpu_hours=tally.gpu_hours,
-            gpu_utilisation=tally.utilisation(progress.trained),
+            gpu_utilisation=tally.utilisation(trained),
             resizes=tally.resizes,
             grown=tally.grown,
             shrunk=tally.shrunk,

@@ -8,12 +8,14 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import structlog
 import yaml
 from prometheus_client import CollectorRegistry
 
+from estimator.rules import rule_named
 from services.api.app import create_app
 from services.api.event_feed import EventFeed
 from services.api.operations import create_operations_app
@@ -22,11 +24,13 @@ from services.api.simulated import SimulatedWhatIf
 from services.api.site import Site
 from services.clock import SystemClock
 from services.control.errors import StateUnavailable
+from services.control.loop import Tick
 from services.controller.controller import Controller
 from services.controller.wiring import LiveWiring
 from services.demo.audience import Audience
 from services.demo.children import Children
 from services.demo.report import DemoReport
+from services.demo.run_up import RunUp
 from services.demo.scenario import JOB, Scenario
 from services.demo.servers import DemoServers, demo_servers
 from services.demo.shard_processes import ShardProcesses
@@ -71,6 +75,7 @@ def run_demo(scenario: Scenario, audience: Audience, *, kafka: str | None, redis
         minutes=minutes,
         seed=scenario.seed,
         hidden_auc=hidden_auc,
+        before=play.before,
     )
 
 
@@ -108,9 +113,17 @@ class _Play:
         )
         self._config = self._write_config()
         self._shards = ShardProcesses(settings, JOB, config=self._config, directory=directory)
-        self.tally = Tally(
-            gpus_per_worker=settings.jobs[JOB].scaling.gpus_per_worker,
-            rate_per_worker=scenario.rate_per_worker,
+        self.tally = self._new_tally()
+        self.before: Progress | None = None
+        """Where the ledger stood when figures began to count; None where they count from the start."""
+
+    def _told(self, tick: Tick) -> None:
+        self.tally.told(tick)  # which one that is changes with the end of a run-up
+
+    def _new_tally(self) -> Tally:
+        return Tally(
+            gpus_per_worker=self._settings.jobs[JOB].scaling.gpus_per_worker,
+            rate_per_worker=self._scenario.rate_per_worker,
         )
 
     @property
@@ -122,7 +135,8 @@ class _Play:
         """Samples produced, where the ledger stood at the end, and minutes played."""
         try:
             # Before anything counts time: the very first start on a machine compiles for some seconds.
-            await asyncio.to_thread(self._shards.start)
+            rule = rule_named(self._scenario.rule, self._scenario.rule_options)
+            await asyncio.gather(asyncio.to_thread(self._shards.start), asyncio.to_thread(rule.prepare))
             return await self._run()
         finally:
             await asyncio.to_thread(self._shards.stop)
@@ -134,7 +148,7 @@ class _Play:
         wiring = LiveWiring(self._settings, config=self._config, owned=True, past=past)
         async with wiring, SimulatedWhatIf() as what_if:
             controller = Controller(self._settings, wiring, registry)
-            controller.journal.listen(self.tally.told)
+            controller.journal.listen(self._told)
             controller.journal.listen(self._audience.told)
             listening, operations = bind(self._settings.api), bind_operations(self._settings.api)
             slo_s = self._settings.jobs[JOB].slo.fresh_within_s
@@ -159,7 +173,7 @@ class _Play:
                     asyncio.create_task(beside.serve(sockets=[operations]), name="operations"),
                 ]
                 try:
-                    return await self._until_drained(wiring, running)
+                    return await self._until_drained(wiring, controller, running)
                 finally:
                     await site.events.close()
                     await what_if.close()
@@ -170,12 +184,18 @@ class _Play:
                     self._children.look()
 
     async def _until_drained(
-        self, wiring: LiveWiring, running: list[asyncio.Task[None]]
+        self, wiring: LiveWiring, controller: Controller, running: list[asyncio.Task[None]]
     ) -> tuple[int, Progress, float]:
         stop = _stop_on_signals()
         self._traffic.start()
+        if self._scenario.run_up_s:
+            watch = partial(self._watch, wiring, running)
+            run_up = RunUp(self._scenario, controller, self._traffic, watch, stop)
+            self.before = await run_up.play(lambda: wiring.progress(JOB))
+            self.tally = self._new_tally()
+            self._audience.say("the run-up is over; from now on figures count")
         await self._watch(wiring, running, until=lambda: self._over(stop))
-        minutes = self._traffic.elapsed_s / 60.0
+        minutes = (self._traffic.elapsed_s - self._scenario.run_up_s) / 60.0
         await asyncio.to_thread(self._traffic.stop)
         self._audience.say("traffic has ended; training what is left")
         produced = await asyncio.to_thread(self._count_produced)
@@ -203,7 +223,8 @@ class _Play:
         return sum(end_offsets(self._settings.kafka.client(), self._servers.topic).values())
 
     def _over(self, stop: asyncio.Event) -> bool:
-        return stop.is_set() or self._traffic.elapsed_s >= self._scenario.minutes * 60.0
+        scenario = self._scenario
+        return stop.is_set() or self._traffic.elapsed_s >= scenario.run_up_s + scenario.minutes * 60.0
 
     async def _watch(
         self, wiring: LiveWiring, running: list[asyncio.Task[None]], *, until: Callable[[], bool]

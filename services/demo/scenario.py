@@ -51,6 +51,14 @@ class Scenario:
     mean_per_s: float = 1500.0
     seed: int = 1
     rule: str = "penstock"
+    run_up_s: float = 0.0
+    """Wall seconds played before the figures count, with a pool that is set by hand: the rule then finds one
+    that is warm and has no backlog."""
+
+    @property
+    def begin_s(self) -> float:
+        """The simulated time at which traffic begins: what counts begins at `START_S`."""
+        return START_S - self.run_up_s * self.speed_up
 
     @property
     def shape(self) -> SyntheticTraffic:
@@ -89,16 +97,25 @@ class Scenario:
         minutes = START_S + np.arange(0.0, max(self.minutes * 60.0 * self.speed_up, 60.0), 60.0)
         rates = self.shape.rates(minutes)
         demand = float(rates.max() / 0.8 if self.rule == "static-max" else rates.mean())
-        return min(max(math.ceil(demand / self.rate_per_worker - 1e-9), 1), WORKERS_MAX)
+        return self._workers_for(demand)
+
+    @property
+    def workers_at_start(self) -> int:
+        """A pool for the first minute that counts, at 80 %: what the simulator starts with, too."""
+        first = self.shape.rates(START_S + np.arange(60.0))
+        return self._workers_for(float(first.mean()) / 0.8)
+
+    def _workers_for(self, rate_per_s: float) -> int:
+        return min(max(math.ceil(rate_per_s / self.rate_per_worker - 1e-9), 1), WORKERS_MAX)
 
     def history(self, *, until_s: float) -> TrafficHistory:
         """The two weeks before the start, as if it had been played at the same speed until `until_s`."""
-        past = self.shape.history(until_s=START_S, step_s=300.0, days=HISTORY_DAYS)
+        past = self.shape.history(until_s=self.begin_s, step_s=300.0, days=HISTORY_DAYS)
         return played(past, speed_up=self.speed_up, end_s=until_s)
 
     def traffic_command(self, *, kafka: str, topic: str, report: Path, elapsed_s: float) -> list[str]:
         """The generator's command line, `elapsed_s` wall seconds into the run: a killed one goes on there."""
-        now_s = START_S + elapsed_s * self.speed_up
+        now_s = self.begin_s + elapsed_s * self.speed_up
         crowds = [
             f"--crowd={(crowd.start_s - now_s) / 3600.0}:{crowd.height}:{crowd.rise_s}:{crowd.fall_s}"
             for crowd in self.shape.crowds

@@ -55,6 +55,9 @@ class ParameterSettings(SettingsGroup):
 
     shards: Annotated[int, Field(ge=1, le=1000)] = 1
     """Processes that share the parameters, `penstock shard` each. May not change while there are any."""
+    capacities: tuple[PositiveFloat, ...] = ()
+    """What each shard can hold and serve, one number each, in any unit: slots are dealt in proportion.
+    Equal shards need none. Read by the first start."""
     dense_shards: PositiveInt = 1
     """How many of them share the dense part. May not change while there are any."""
     relief: Annotated[float, Field(gt=0, le=1)] | None = 0.25
@@ -85,3 +88,11 @@ class ParameterSettings(SettingsGroup):
     """Snapshots kept of each shard."""
     service_ms: NonNegativeFloat = 0.0
     """Makes a shard take this long for each request, to show what its limit does to the workers."""
+
+    @model_validator(mode="after")
+    def _a_capacity_for_each(self) -> Self:
+        if self.capacities and len(self.capacities) != self.shards:
+            raise ValueError(
+                f"capacities has {len(self.capacities)} numbers; shards is {self.shards}: give one for each"
+            )
+        return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -109,3 +110,20 @@ def auc_by_lateness(samples: Samples, delays_s: Sequence[float], *, dim: int = 8
             raise ValueError("the second half of the log has labels of one kind only: no AUC can be told")
         found.append(LateAuc(late_s, told))
     return found
+
+
+def delay_that_costs(loss: float, found: Sequence[LateAuc]) -> float | None:
+    """The shortest delay at which the AUC is `loss` below that of the shortest delay tried.
+
+    Between two delays the curve is taken as straight. None when no delay costs as much.
+
+    >>> delay_that_costs(0.01, [LateAuc(0.0, 0.80), LateAuc(60.0, 0.81), LateAuc(120.0, 0.77)])
+    90.0
+    """
+    curve = sorted(found, key=lambda told: told.late_s)
+    wanted = curve[0].auc - loss
+    for before, after in pairwise(curve):
+        if after.auc <= wanted:
+            share = (before.auc - wanted) / (before.auc - after.auc)
+            return before.late_s + share * (after.late_s - before.late_s)
+    return None

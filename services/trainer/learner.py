@@ -51,9 +51,11 @@ class Step:
     pulled: Pulled
     input_s: float
     pull_s: float
+    began_s: float
     version: int = 0
     """Batches that the parameter server had taken in when this one was pulled."""
     compute_s: float = 0.0
+    starved_s: float = 0.0
     lesson: Lesson | None = None
 
 
@@ -146,7 +148,7 @@ class Learner:
         pulled = self._pulled(keyed)
         pull_s = time.monotonic() - decoded_s
         version = self._with.puller.version
-        return Step(batch, decoded.samples, keyed, pulled, decoded_s - began_s, pull_s, version)
+        return Step(batch, decoded.samples, keyed, pulled, decoded_s - began_s, pull_s, began_s, version)
 
     def _pulled(self, keyed: Keyed) -> Pulled:
         pulled = self._with.puller.pull(keyed)
@@ -158,14 +160,18 @@ class Learner:
         return pulled
 
     def _compute(self) -> None:
+        free_s = float("-inf")
         while (step := self._to_compute.get()) is not None:
             began_s = time.monotonic()
+            # Before the batch was there the device waited for traffic, which is no fault of the pipeline's.
+            step.starved_s = began_s - max(free_s, step.began_s)
             samples = step.samples
             step.lesson = self._with.net.learn(
                 step.pulled.rows, samples.numbers, samples.labels, step.pulled.dense
             )
             self._with.pace.step(len(step.batch))
-            step.compute_s = time.monotonic() - began_s
+            free_s = time.monotonic()
+            step.compute_s = free_s - began_s
             if step.lesson.sound:
                 self._to_push.put(step)
             else:
@@ -191,7 +197,8 @@ class Learner:
             self._with.evaluation.trained(
                 step.samples.labels, step.lesson.chances, age_s=age_s, stale_batches=stale
             )
-            times = StepTimes(step.input_s, step.compute_s, step.pull_s + push_s, step.pull_s)
+            wait_s = step.pull_s + push_s
+            times = StepTimes(step.input_s, step.compute_s, wait_s, step.pull_s, step.starved_s)
             self._tally.step_ended(len(step.batch), times)
             self._room.release()
 

@@ -14,7 +14,7 @@ import structlog
 from estimator.throughput import ResourceLoad, StepTimes
 from services.control.errors import StateUnavailable
 from services.control.training_quality import TrainingQuality
-from services.control.types import GpuLoad, WorkerReport
+from services.control.types import GpuLoad, ShardFigures, WorkerReport
 from services.stream.outage import Outage
 
 _log = structlog.get_logger(__name__)
@@ -32,18 +32,20 @@ class Tally:
         *,
         batch: int | None = None,
         shared: Callable[[], tuple[ResourceLoad, ...]] = tuple,
+        shards: Callable[[], tuple[ShardFigures, ...]] = tuple,
         quality: Callable[[], TrainingQuality | None] = lambda: None,
         gpu: Callable[[], GpuLoad | None] = lambda: None,
         now_s: Callable[[], float] = time.time,
         elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With `shared` and `quality`, reports also tell how the parameter server and the model do.
+        """With `shared`, `shards` and `quality`, reports also tell how the parameter server and the model do.
 
         Where `gpu` tells nothing, compute time over wall time stands in for how busy the GPU is.
         """
         self._worker = worker
         self._batch = batch
         self._shared = shared
+        self._shards = shards
         self._quality = quality
         self._gpu = gpu
         self._now_s = now_s
@@ -95,7 +97,11 @@ class Tally:
             )
         share = min(1.0, computed_s / window_s) if window_s > 0 else 0.0
         return replace(
-            told, resources=self._shared(), quality=self._quality(), gpu=self._gpu() or GpuLoad(share)
+            told,
+            resources=self._shared(),
+            shards=self._shards(),
+            quality=self._quality(),
+            gpu=self._gpu() or GpuLoad(share),
         )
 
     def _spend(self) -> None:
@@ -114,6 +120,7 @@ def _mean(steps: list[StepTimes]) -> StepTimes | None:
         fmean(step.compute_s for step in steps),
         fmean(step.wait_s for step in steps),
         fmean(step.pull_s for step in steps),
+        fmean(step.starved_s for step in steps),
     )
 
 

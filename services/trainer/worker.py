@@ -12,6 +12,7 @@ import structlog
 
 from estimator.throughput import ResourceLoad
 from services.control.errors import StateUnavailable
+from services.control.types import ShardFigures
 from services.samples.layout import SampleShape
 from services.settings.root import Settings
 from services.store.connect import connect_sync
@@ -90,6 +91,7 @@ def _live(settings: Settings, job: str, worker: str, departure: Departure, *, co
             worker,
             batch=wanted.batch,
             shared=lambda: _loads(bench.pusher),
+            shards=lambda: _figures(bench.pusher),
             quality=bench.evaluation.quality,
             gpu=gpu_meter(wanted.device),
         )
@@ -150,7 +152,7 @@ def _client(
     parameters = settings.jobs[job].parameters
     store = stack.enter_context(closing(connect_sync(settings.redis)))
     client = ParameterClient(
-        RedisDirectory(store, Keys(settings.redis.prefix), job),
+        RedisDirectory(store, Keys(settings.redis.prefix), job, capacities=parameters.capacities),
         shards=parameters.shards,
         row_size=row_size,
         dense_shards=parameters.dense_shards,
@@ -184,6 +186,14 @@ def _loads(client: ParameterClient) -> tuple[ResourceLoad, ...]:
     """What the shards said of themselves last, with the acknowledgement of a push."""
     return tuple(
         ResourceLoad(f"shard-{shard}", load.busy, load.service_cv2)
+        for shard, load in sorted(client.loads.copy().items())
+    )
+
+
+def _figures(client: ParameterClient) -> tuple[ShardFigures, ...]:
+    """Likewise, for people."""
+    return tuple(
+        ShardFigures(f"shard-{shard}", load.queue, load.rows, load.bytes_in, load.bytes_out)
         for shard, load in sorted(client.loads.copy().items())
     )
 

@@ -15,7 +15,7 @@ from services.control.errors import StateUnavailable
 from services.control.loop import Tick
 from services.control.safety import SafetyLimits, SafetyMemory
 from services.control.training_quality import TrainingQuality
-from services.control.types import ControlState, GpuLoad, WorkerReport
+from services.control.types import ControlState, GpuLoad, ShardFigures, WorkerReport
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
 from services.settings.job import SloSettings
@@ -138,10 +138,11 @@ def test_metrics_tell_how_good_the_model_is_and_where_a_step_goes() -> None:
         trained=77,
         busy=0.5,
         rate_per_busy_s=100,
-        steps=StepTimes(0.001, 0.1, 0.03, 0.02),
+        steps=StepTimes(0.001, 0.1, 0.03, 0.02, 0.004),
         resources=(ResourceLoad("shard-0", 0.4),),
         quality=quality,
         gpu=GpuLoad(0.6, memory_bytes=1000),
+        shards=(ShardFigures("shard-0", queue=2, rows=500, bytes_in=7000, bytes_out=9000),),
     )
     other = replace(report, worker="w-1", gpu=GpuLoad(0.2))
     seen = replace(an_observation(rate=100.0, pool=a_pool(4, ready=2), coming=100.0), reports=(report, other))
@@ -157,6 +158,10 @@ def test_metrics_tell_how_good_the_model_is_and_where_a_step_goes() -> None:
     assert read("gpu_allocated_ratio") == 0.25, "four workers hold a GPU of the sixteen that may"
     assert read("gpu_busy_ratio") == pytest.approx(0.2), "of the four, those that start compute nothing"
     assert read("gpu_memory_bytes") == 1000
-    steps = {part: read("step_seconds", part=part) for part in ("input", "pull", "compute", "push")}
-    assert steps == pytest.approx({"input": 0.001, "pull": 0.02, "compute": 0.1, "push": 0.01})
+    steps = {part: read("step_seconds", part=part) for part in ("input", "pull", "compute", "push", "wait")}
+    told = {"input": 0.001, "pull": 0.02, "compute": 0.1, "push": 0.01, "wait": 0.004}
+    assert steps == pytest.approx(told)
     assert read("shard_busy_ratio", shard="shard-0") == 0.4
+    assert (read("shard_queue_requests", shard="shard-0"), read("shard_rows", shard="shard-0")) == (2, 500)
+    passed = [read("shard_network_bytes", shard="shard-0", direction=way) for way in ("in", "out")]
+    assert passed == [7000, 9000]

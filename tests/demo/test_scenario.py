@@ -94,6 +94,18 @@ def test_a_restarted_generator_goes_on_where_the_killed_one_would_be(tmp_path: P
     assert float(crowd.removeprefix("--crowd=").split(":")[0]) == pytest.approx(0.0)
 
 
+def test_a_run_up_is_played_before_what_counts(tmp_path: Path) -> None:
+    scenario = Scenario(run_up_s=40.0)
+
+    command = scenario.traffic_command(kafka="k:1", topic="t", report=tmp_path / "r.json", elapsed_s=40.0)
+    past = scenario.history(until_s=1_000_000.0)
+
+    assert float(command[command.index("--start") + 1]) == START_S
+    assert past.rates[-1] == pytest.approx(scenario.shape.rate_per_s(START_S - 40.0 * 144.0 - 150.0))
+    first = float(scenario.shape.rates(START_S + np.arange(60.0)).mean())
+    assert 500.0 * (scenario.workers_at_start - 1) < first / 0.8 <= 500.0 * scenario.workers_at_start
+
+
 def test_the_crowd_stands_out_and_the_pool_can_carry_the_day() -> None:
     scenario = Scenario()
     day = scenario.shape.rates(START_S + np.arange(0.0, 86_400.0, 60.0))

@@ -171,6 +171,24 @@ def test_whatever_is_killed_is_noticed_and_replaced(tmp_path: Path) -> None:
     assert list(running.temporary.iterdir()) == []
 
 
+def test_after_a_run_up_a_shard_is_killed_and_what_it_lost_is_trained_again(tmp_path: Path) -> None:
+    with demo(tmp_path, "--run-up", "12", "--minutes", "0.5") as running:
+        eventually(lambda: "the run-up is over" in running.log(), within_s=120, what="figures that count")
+        assert "action=job.override.end" in running.log(), "the size is the rule's from now on"
+        running.kill_child(" shard ")
+        eventually(lambda: "it restores itself" in running.log(), within_s=60, what="the shard replaced")
+        code = running.wait(within_s=240)
+        log = running.log()
+
+    assert code == 0, log
+    figures = running.figures()
+    assert figures["trained"] >= figures["produced"] > 0
+    assert figures["lost"] == 0
+    assert figures["auc"] > 0.55
+    assert figures["minutes"] < 0.75, "the run-up is not among them"
+    assert figures["orphans"] == 0
+
+
 def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
     with demo(tmp_path, "--minutes", "10") as running:
         eventually(running.workers, within_s=60, what="a worker")

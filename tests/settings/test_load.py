@@ -144,3 +144,10 @@ def test_a_cross_of_fields_that_are_not_there_is_refused(cross: tuple[int, int])
 
     with pytest.raises(ValueError, match=r"two different places below categorical \(6\)"):
         Settings.model_validate({"jobs": {"clicks": job}})
+
+
+def test_capacities_are_one_for_each_shard() -> None:
+    job = {"topic": "clicks", "parameters": {"shards": 3, "capacities": [1.0, 2.0]}}
+
+    with pytest.raises(ValueError, match="capacities has 2 numbers; shards is 3"):
+        Settings.model_validate({"jobs": {"clicks": job}})

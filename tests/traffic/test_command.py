@@ -15,8 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from services.cli.main import app
+from services.samples.decode import decode
+from services.samples.layout import SampleShape
 from tests.servers.kafka import KafkaUnderTest, TopicFactory
 from tests.traffic.test_outbox import written
+from tests.trainer.test_dead_letters import consumed
 from tests.waiting import eventually
 
 COMMAND = (sys.executable, "-m", "services.cli.main", "traffic")
@@ -96,6 +99,28 @@ def test_a_trace_is_replayed_faster_and_larger_and_then_over(
     assert counts["produced"] == pytest.approx(20 * (10 + 30) / 2, rel=0.25)
 
 
+def test_a_log_of_interactions_is_replayed_by_event_time_and_then_over(
+    kafka: KafkaUnderTest, topic: TopicFactory, processes: Processes, tmp_path: Path
+) -> None:
+    name, log = topic(partitions=1), tmp_path / "log.csv"
+    rows = [f"{second},{second % 2},user-{second % 7},{second / 10},{second / 5}" for second in range(120)]
+    log.write_text("\n".join(["timestamp,label,user,price,age:number", *rows]) + "\n")
+    process = processes.start(
+        *("--kafka", kafka.bootstrap, "--topic", name, "--samples", str(log)),
+        *("--numeric", "price", "--speed-up", "120"),
+    )
+
+    out, _ = process.communicate(timeout=60)
+
+    assert last_line(out)["produced"] == 120
+    messages = consumed(kafka.bootstrap, name, 120)
+    found = decode([message.value() for message in messages], SampleShape(categorical=1, numeric=2))
+    assert not found.rejected
+    assert found.samples.labels.tolist() == [second % 2 for second in range(120)]
+    assert found.samples.numbers[:, 0].tolist() == pytest.approx([second / 10 for second in range(120)])
+    assert len(set(found.samples.ids[:, 0].tolist())) == 7
+
+
 def test_it_ends_when_its_owner_does(
     kafka: KafkaUnderTest, topic: TopicFactory, processes: Processes, tmp_path: Path
 ) -> None:
@@ -133,6 +158,8 @@ def test_a_missing_topic_ends_it_with_advice(kafka: KafkaUnderTest, processes: P
         (("--crowd", "12:-1"), "HOUR:HEIGHT"),
         (("--start", "tomorrow"), "ISO date"),
         (("--trace", "no-such.csv"), "no-such.csv"),
+        (("--samples", "no-such.csv"), "no-such.csv"),
+        (("--samples", "7", "--numeric", "price"), "names columns of a log"),
         (("--kafka-option", "sasl.password hunter2"), "NAME=VALUE"),
     ],
 )

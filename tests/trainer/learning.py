@@ -86,6 +86,10 @@ class Cluster:
 
     def dense(self) -> list[float]:
         """The dense part as shard 0 has it now."""
+        return self.heard_of_shard()[0]
+
+    def heard_of_shard(self) -> tuple[list[float], int]:
+        """The dense part as shard 0 has it now, and how many batches it has taken in."""
         parameters = self.settings.jobs[JOB].parameters
         with connect_sync(self.settings.redis) as store:
             directory = RedisDirectory(store, Keys(self.settings.redis.prefix), JOB)
@@ -94,7 +98,7 @@ class Cluster:
             )
             try:
                 dense = client.pull(client.keyed(np.empty((0, 1), np.uint64))).dense
-                return [float(number) for number in dense]
+                return [float(number) for number in dense], client.version
             finally:
                 client.close()
 

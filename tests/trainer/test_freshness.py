@@ -15,7 +15,7 @@ from services.samples.interactions import Interactions, LogInvalid
 from services.samples.json_form import id_of
 from services.traffic.clicks import ClickMaker
 from services.traffic.replayed import ReplayedSamples
-from services.trainer.in_process import InProcessModel
+from services.trainer.in_process import InProcessModel, LateAuc, delay_that_costs
 from services.trainer.net import NetShape
 
 
@@ -82,7 +82,8 @@ def test_later_is_worse_where_tastes_drift(tmp_path: Path) -> None:
     log, figures = drifting_log(tmp_path / "log.csv"), tmp_path / "figures.json"
 
     result = CliRunner().invoke(
-        app, ["freshness", "--samples", str(log), "--delays", "0,1h,2h", "--json", str(figures)]
+        app,
+        ["freshness", "--samples", str(log), "--delays", "0,1h,2h", "--loss", "0.01", "--json", str(figures)],
     )
 
     assert result.exit_code == 0, result.output
@@ -92,6 +93,8 @@ def test_later_is_worse_where_tastes_drift(tmp_path: Path) -> None:
     assert fresh > late + 0.02
     assert fresh > later + 0.02
     assert f"{fresh:.4f}" in result.output
+    promised = round(3600 * 0.01 / (fresh - late))
+    assert f"slo.fresh_within_s: {promised}" in result.output
 
 
 def test_a_log_too_short_for_a_delay_is_refused(tmp_path: Path) -> None:
@@ -133,3 +136,11 @@ def test_gradients_under_way_arrive_that_many_batches_later() -> None:
     stale.learn(second)
 
     assert np.array_equal(stale.predict(third), fresh.predict(third))
+
+
+def test_the_promise_that_keeps_a_loss_is_found_where_the_curve_first_falls_so_low() -> None:
+    curve = [LateAuc(0.0, 0.8), LateAuc(60.0, 0.79), LateAuc(120.0, 0.795), LateAuc(600.0, 0.7)]
+
+    assert delay_that_costs(0.005, curve) == pytest.approx(30.0)
+    assert delay_that_costs(0.0, curve) == 0.0
+    assert delay_that_costs(0.2, curve) is None

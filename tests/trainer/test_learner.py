@@ -223,6 +223,14 @@ def test_how_many_batches_of_others_came_in_between_is_told() -> None:
     assert quality.staleness_batches == 3
 
 
+def test_how_long_the_device_waited_for_a_batch_is_told_and_not_how_long_for_traffic() -> None:
+    with learning(staleness=1) as ready:
+        steps = run(Queue(clicks(3)), ready).report().steps
+
+    assert steps is not None
+    assert steps.starved_s >= steps.input_s + steps.pull_s, "with one batch at a time nothing overlaps"
+
+
 def test_a_failure_in_any_thread_ends_all_and_is_raised() -> None:
     class Broken(HeldPush):
         def push(self, *_: object) -> None:

@@ -197,6 +197,39 @@ def test_a_shard_that_left_in_order_repeats_nothing_and_one_that_lost_its_direct
     assert worker.ask_to_leave() == 0, worker.said()
 
 
+def test_batches_of_a_lease_under_way_are_taught_again_to_a_shard_that_lost_them(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """The ledger hears of a lease at its end; the shard may be killed when it has half of its batches."""
+    job = settings.jobs[JOB]
+    wanted = {
+        "parameters": job.parameters.model_copy(update={"shards": 1}),
+        "worker": job.worker.model_copy(update={"step_ms": 200.0}),
+        "shuffle": job.shuffle.model_copy(update={"lease_s": 600.0}),
+    }
+    alone = Cluster(settings.model_copy(update={"jobs": {JOB: job.model_copy(update=wanted)}}), tmp_path)
+
+    def in_the_middle_of_a_lease() -> bool:
+        kept, told = snapshots(settings).latest(), progress_of(settings)
+        return kept is not None and bool(told.out) and kept.position.trained == told.trained > 0
+
+    try:
+        shard = alone.shard().wait_until_ready()
+        count = send_clicks(settings, 3_200, maker=ClickMaker(users=50, items=30))
+        alone.worker("w0").wait_until_ready()
+        trained(settings, 1)
+        eventually(in_the_middle_of_a_lease, within_s=60, what="a snapshot while a lease is out")
+        shard.kill()
+        assert in_the_middle_of_a_lease(), "nothing tells the ledger's count from the snapshot's"
+        again = alone.shard().wait_until_ready()
+        all_trained(settings)
+
+        assert "ledger_rewound" in again.said()
+        assert alone.heard_of_shard()[1] * job.worker.batch >= count, "none was skipped"
+    finally:
+        alone.end()
+
+
 def test_a_shard_listens_everywhere_and_tells_workers_a_name_that_they_reach(lone: Cluster) -> None:
     """As in a container, whose own addresses nobody else knows."""
     everywhere = ("--host", "0.0.0.0", "--advertise", "localhost")  # noqa: S104 - what is tested

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -33,7 +34,11 @@ class RedisDirectory:
     """Implements ShardDirectory on Redis. A shard that ends stays listed until it comes back elsewhere:
     that it was there tells a restarted one that it has something to restore."""
 
-    def __init__(self, client: redis.Redis, keys: Keys, job: str) -> None:
+    def __init__(
+        self, client: redis.Redis, keys: Keys, job: str, *, capacities: Sequence[float] = ()
+    ) -> None:
+        """`capacities` of the shards, where they are not equal, count when slots are settled."""
+        self._capacities = capacities
         self._client = client
         self._job = job
         self._shards = keys.shards(job)
@@ -72,7 +77,7 @@ class RedisDirectory:
             self._client.transaction(moved, self._slots)
 
     def slots(self, shards: int) -> SlotMap:
-        first = _written(SlotMap.by_capacity([1.0] * shards))
+        first = _written(SlotMap.by_capacity(self._capacities or [1.0] * shards))
         with translating(self._client, f"GET {self._slots}"):
             self._client.set(self._slots, first, nx=True)
             raw = self._client.get(self._slots)

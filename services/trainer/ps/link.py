@@ -55,7 +55,7 @@ class ShardLink:
     def receive(self) -> Answer:
         """The answer to what was sent."""
         head = ANSWER_HEAD.unpack(self._exactly(ANSWER_HEAD.size))
-        length, verdict, _, _, _, busy, cv2, version = head
+        length, verdict, _, queue, rows, busy, cv2, version, bytes_in, bytes_out = head
         if length > FRAME_BYTES_MAX:
             raise ShardUnavailable(str(self.address), f"an answer of {length} bytes is none of ours")
         body = self._exactly(length)
@@ -63,7 +63,8 @@ class ShardLink:
             raise ShardMoved(str(self.address))
         if verdict != Verdict.OK:
             raise ShardRefused(str(self.address), body.decode(errors="replace"))
-        return Answer(Verdict.OK, body, Load(busy, cv2, version))
+        load = Load(busy, cv2, version, queue, rows, bytes_in, bytes_out)
+        return Answer(Verdict.OK, body, load)
 
     def close(self) -> None:
         """Hang up."""

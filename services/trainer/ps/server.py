@@ -226,4 +226,12 @@ class ShardServer:
         out.write(frame)
 
     def _load(self) -> Load:
-        return Load(self.times.busy, self.times.service_cv2, self.desk.version)
+        return Load(
+            self.times.busy,
+            self.times.service_cv2,
+            self.desk.version,
+            self._calls.qsize(),
+            len(self.desk.table),
+            self.bytes_in,
+            self.bytes_out,
+        )

@@ -106,7 +106,9 @@ class Shard:
         with ExitStack() as stack:
             client = stack.enter_context(closing(connect_sync(redis)))
             ledger = RedisLedger(client, Keys(redis.prefix), self._job, plan.terms)
-            directory = RedisDirectory(client, Keys(redis.prefix), self._job)
+            directory = RedisDirectory(
+                client, Keys(redis.prefix), self._job, capacities=self._wanted.capacities
+            )
             known = await self._within(connect_s, directory, leaving)
             self.desk.slots.settle(directory.slots(self._wanted.shards), self._shard)
             self._restore(plan, ledger, known=known)

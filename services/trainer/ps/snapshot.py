@@ -51,10 +51,12 @@ class Position:
         Every partition is named, those included whose watermark did not move: beyond it, too, ranges may
         have been trained. None goes forward: another shard may have lost more. Offsets of another topic
         mean nothing, so a topic made anew starts again from its beginning. Empty when nothing was lost.
+        While leases are out that is not known: a worker may have taught batches of one, and tells the
+        ledger only at its end.
         """
         if progress.topic_id != self.topic_id:
             return dict.fromkeys(progress.watermarks, 0)
-        if progress.trained == self.trained:
+        if progress.trained == self.trained and not progress.out:
             return {}
         return {
             partition: min(mark, self.watermarks.get(partition, 0))

@@ -13,7 +13,8 @@
 
 PULL and PUSH of a slot that is served elsewhere, or on its way, are answered MOVED, and nothing is done.
 A request is head (length of what follows it, operation, flags, keys) and body; an answer likewise, with
-the shard's load on the way: its busy share, the variability of its service, its version.
+the shard's load on the way: its busy share, the variability of its service, its version, and what waits, lies
+and went through there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 """A frame that claims more is no frame of ours."""
 
 REQUEST_HEAD: Final = struct.Struct("<IBBHI")
-ANSWER_HEAD: Final = struct.Struct("<IBBHIffQ")
+ANSWER_HEAD: Final = struct.Struct("<IBBHIffQQQ")
+_QUEUE_MAX: Final = 65_535
 SLOT: Final = struct.Struct("<HH")
 """A slot, and the shard that wants it."""
 _SCALE: Final = struct.Struct("<f")
@@ -92,6 +94,12 @@ class Load:
     service_cv2: float = 0.0
     version: int = 0
     """Pushes taken in since the shard came into being."""
+    queue: int = 0
+    """Requests that wait behind this one."""
+    rows: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    """Since the process started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +113,9 @@ class Answer:
     def written(self) -> bytes:
         """For the wire."""
         load = self.load
-        head = ANSWER_HEAD.pack(
-            len(self.body), self.verdict, 0, 0, 0, load.busy, load.service_cv2, load.version
-        )
-        return head + self.body
+        queue, counts = min(load.queue, _QUEUE_MAX), (load.version, load.bytes_in, load.bytes_out)
+        head = (len(self.body), self.verdict, 0, queue, load.rows, load.busy, load.service_cv2, *counts)
+        return ANSWER_HEAD.pack(*head) + self.body
 
 
 def pack_rows(rows: Floats, flags: Flag) -> bytes:

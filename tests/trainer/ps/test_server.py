@@ -181,8 +181,11 @@ def test_every_answer_tells_how_busy_the_shard_is() -> None:
             return client.loads[0].busy > 0.5
 
         eventually(busy, every_s=0.0, what="a busy shard told so")
-        figures = server.figures()
+        figures, told = server.figures(), client.loads[0]
         client.close()
+    assert (told.rows, told.queue) == (4, 0)
+    assert (told.bytes_in, told.bytes_out) <= (figures["bytes_in"], figures["bytes_out"])
+    assert min(told.bytes_in, told.bytes_out) > 0
     assert figures["rows"] == 4
     assert figures["bytes_in"] > 0
     assert figures["bytes_out"] > figures["requests"] * 36

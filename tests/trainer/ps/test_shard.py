@@ -24,9 +24,17 @@ from shuffler.lease import Progress
 MARKS = st.dictionaries(st.integers(0, 4), st.integers(0, 50), max_size=5)
 
 
-def progress(marks: dict[int, int], *, trained: int = 10, topic_id: str = "a") -> Progress:
+def progress(marks: dict[int, int], *, trained: int = 10, out: int = 0, topic_id: str = "a") -> Progress:
     return Progress(
-        dict(marks), dict(marks), trained=trained, late=0, repeated=0, lost=0, epoch=1, topic_id=topic_id
+        dict(marks),
+        dict(marks),
+        trained=trained,
+        late=0,
+        repeated=0,
+        lost=0,
+        epoch=1,
+        out=out,
+        topic_id=topic_id,
     )
 
 
@@ -118,6 +126,13 @@ def test_nothing_starts_again_where_nothing_was_trained_since_and_a_new_topic_st
 
     assert position.starts_again(progress({0: 5})) == {}
     assert position.starts_again(progress({0: 3}, topic_id="b")) == {0: 0}
+
+
+def test_what_workers_hold_starts_again_though_none_of_it_is_told_as_trained_yet() -> None:
+    """Batches of a lease reach the shards one by one; the ledger hears of the lease when it is over."""
+    position = Position({0: 5, 1: 9}, trained=10, topic_id="a")
+
+    assert position.starts_again(progress({0: 5, 1: 9}, out=40)) == {0: 5, 1: 9}
 
 
 def test_a_shard_that_the_job_does_not_have_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from threading import Event, Thread
@@ -14,9 +15,13 @@ from hypothesis import strategies as st
 
 from services.control.errors import StateUnavailable
 from services.samples.layout import Ids
+from services.settings.root import RedisSettings
+from services.store.connect import connect_sync
+from services.store.keys import Keys
 from services.trainer.ps.adoption import Adoption
 from services.trainer.ps.client import ParameterClient
 from services.trainer.ps.desk import ShardDesk
+from services.trainer.ps.directory import RedisDirectory
 from services.trainer.ps.errors import ShardMoved
 from services.trainer.ps.placement import SLOTS, SlotMap, keys_of, slots_of
 from services.trainer.ps.relief import SLOTS_AT_ONCE, Relief, relief
@@ -273,3 +278,13 @@ def test_rows_travel_between_shards_as_they_are(count: int, row_size: int) -> No
         assert np.array_equal(getattr(read, name), getattr(rows, name))
     with pytest.raises(ValueError, match="no rows"):
         TableRows.read(rows.written() + b"x", row_size)
+
+
+def test_slots_are_settled_by_capacity_and_once(redis_url: str) -> None:
+    with connect_sync(RedisSettings(url=redis_url)) as store:
+        keys = Keys(f"capacities-{uuid.uuid4().hex[:8]}")
+        first = RedisDirectory(store, keys, "clicks", capacities=(1.0, 3.0)).slots(2)
+        later = RedisDirectory(store, keys, "clicks", capacities=(3.0, 1.0)).slots(2)
+
+    assert np.bincount(first.shard_of).tolist() == [256, 768]
+    assert (later.shard_of == first.shard_of).all()
