@@ -23,10 +23,18 @@ from estimator.fleet import (
 from estimator.fleet.lending import LendingTerms, Owner, loan_of
 from estimator.fleet.sharing import NO_TENANTS
 from estimator.fleet.wish import DEFAULT_RULES
-from forecasting.forecast import Forecast
-from services.control.types import Decision, Reason
+from estimator.situation import Slo
+from services.control.fleet_moves import Moves
+from services.control.fleet_wish import Word, curve_of, kinds_for, wish_of
+from services.control.types import Decision, Observation, Reason
 
 LENDING = LendingTerms()
+WAIT_INTERVALS = 2
+"""A job that is to move waits so long for room: others may have to shrink first."""
+MOVE_PATIENCE, MOVE_PATIENCE_LEAST_S = 3.0, 300.0
+"""A move in which nobody came for so many lead times is taken back."""
+BACK_HOME = 0.9
+"""Without contention a job goes home where that leaves a tenth of the type free and is a tenth cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +48,46 @@ class FleetTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The last word of one job."""
+class Grant:
+    """What a job may have."""
 
-    wish: Wish
+    workers: int
+    """At the most."""
+    gpu_type: str = ""
+    """Where to: another type than it is on; empty where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The last word of one job, and what came of it."""
+
+    word: Word
     held: int
     """Workers whose GPUs it has, or has been given."""
-    planned: int = 0
-    """Workers that it asked for itself; the wish may hold more, kept of its guarantee."""
+    kind: str
+    """Their type."""
     loan: int = 0
     """Workers of its guarantee that others may have for now."""
 
     @property
-    def kept(self) -> int:
-        """Workers whose GPUs nobody else may take: those it has, and what of its guarantee is not lent."""
-        return max(self.held, self.wish.job.guaranteed - self.loan)
+    def id(self) -> JobId:
+        """Whose word it is."""
+        return self.word.standing.id
 
-    @property
-    def kind(self) -> str:
-        """The type of its GPUs."""
-        return next(iter(self.wish.workers))
+    def gpus_kept(self) -> dict[str, float]:
+        """By type, GPUs that nobody else may take: what it has, still has, or is guaranteed and not lent."""
+        workers = defaultdict(int, {self.kind: self.held})
+        for kind, count in {self.word.kind: self.word.decision.requested, **self.word.leaving}.items():
+            workers[kind] = max(workers[kind], count)
+        home, standing = self.word.home, self.word.standing
+        workers[home] = max(workers[home], standing.guaranteed - self.loan)
+        return {kind: standing.gpus(count) for kind, count in workers.items()}
+
+    def gpus_wished(self) -> float:
+        """GPUs of the type that it is on, which it would take if it were alone."""
+        word = self.word
+        kept = word.kept if word.home == word.kind else 0
+        return word.standing.gpus(max(word.decision.planned, kept))
 
 
 class FleetShare:
@@ -68,6 +96,9 @@ class FleetShare:
     Jobs speak one after the other. Each is held to its share, and to what the others have not: a job
     that may grow waits until one that has to shrink has done so. In the first interval nobody grows:
     until everybody has spoken, what looks free may be in use.
+
+    A job with a pool for each GPU type may be given another type: it grows there first, into GPUs that are
+    free, and leaves what it has when those train.
 
     What is guaranteed to a job and idle is lent to the others, as far as its forecast says that it can be
     back in time; the rest is kept free for it. A job without a forecast lends nothing.
@@ -78,11 +109,12 @@ class FleetShare:
         """Why nobody may grow, in words; empty when all is well."""
         self._interval_s = interval_s
         self._told: dict[str, Told] = {}
+        self._moves = Moves(wait_s=WAIT_INTERVALS * interval_s)
         # Sums over what was told, kept as it is told: a thousand jobs must not add a million numbers a tick.
         self._kept: dict[str, float] = defaultdict(float)
         self._wished: dict[str, float] = defaultdict(float)
         self._since_s: float | None = None
-        self._shares: dict[JobId, int] | None = None
+        self._shares: dict[JobId, Configuration] | None = None
         self._epoch = 0
         self.terms = terms
 
@@ -100,6 +132,7 @@ class FleetShare:
     def forget(self, job: str) -> None:
         """This controller does not decide for the job any more."""
         self._tell(job, None)
+        self._moves.forget(job)
         if not self._told:
             self._since_s = None
 
@@ -108,10 +141,8 @@ class FleetShare:
         for job in [job for job in self._told if job not in jobs]:
             self.forget(job)
 
-    def grant(
-        self, decision: Decision, standing: Standing, *, forecast: Forecast | None = None
-    ) -> int | None:
-        """The most workers that the job may have now; None where the fleet does not hold it back.
+    def grant(self, decision: Decision, standing: Standing, seen: Observation, slo: Slo) -> Grant | None:
+        """What the job may have now; None where the fleet does not hold it back.
 
         A job on GPUs that are not the fleet's is not the fleet's business.
         """
@@ -121,22 +152,28 @@ class FleetShare:
             return None
         if self._since_s is None:
             self._since_s = decision.at_s
-        loan = self._loan(decision, standing, forecast)
-        wish = _wish(decision, standing, kind, fewest=standing.guaranteed - loan)
-        self._tell(decision.job, Told(wish, decision.requested, decision.planned, loan))
-        most = self._most(decision, standing, kind)
-        granted = min(decision.planned, max(most, 0))
-        held = max(decision.requested, granted)
-        self._tell(decision.job, replace(self._told[decision.job], held=held))
-        return None if granted >= decision.planned else granted
+        kinds = tuple(k for k in kinds_for(decision, standing, seen, kind) if k in self._declared)
+        word = Word(decision, standing, seen, slo.fresh_within_s, kind, kinds or (kind,))
+        tried = self._moves.may_try(decision.job, word.kinds, now_s=decision.at_s, always=(kind, word.home))
+        loan = self._loan(word)
+        word = replace(word, kinds=tried, kept=standing.guaranteed - loan)
+        self._tell(decision.job, Told(word, decision.requested, kind, loan))
+        granted = self._granted(word)
+        self._hold(decision, granted)
+        return None if not granted.gpu_type and granted.workers >= decision.planned else granted
+
+    def stay(self, decision: Decision, grant: Grant) -> None:
+        """The move that was granted is not made: the job keeps what it has."""
+        self._moves.shun(decision.job, grant.gpu_type, now_s=decision.at_s)
+        self._hold(decision, Grant(decision.requested))
 
     def asked(self) -> dict[JobId, int]:
         """Workers that each job asked for."""
-        return {told.wish.id: told.planned for told in self._told.values()}
+        return {told.id: told.word.decision.planned for told in self._told.values()}
 
     def loans(self) -> dict[JobId, int]:
         """Workers of each job's guarantee that others may have now."""
-        return {told.wish.id: told.loan for told in self._told.values() if told.wish.job.guaranteed}
+        return {told.id: told.loan for told in self._told.values() if told.word.standing.guaranteed}
 
     def plan(self) -> FleetPlan:
         """Who would get what by the latest wishes. Raises InvalidFleet."""
@@ -144,7 +181,7 @@ class FleetShare:
 
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""
-        return {told.wish.id: Configuration(told.kind, told.held) for told in self._told.values()}
+        return {told.id: Configuration(told.kind, told.held) for told in self._told.values()}
 
     def kind_of(self, job: str) -> str | None:
         """The type that a job has its GPUs of; None for one that has not spoken."""
@@ -153,7 +190,7 @@ class FleetShare:
 
     def wishes(self) -> list[Wish]:
         """The latest of every job."""
-        return [self._told[job].wish for job in sorted(self._told)]
+        return [wish_of(self._told[job].word) for job in sorted(self._told)]
 
     def _kind(self, decision: Decision, standing: Standing) -> str | None:
         """The type that the job's workers have, else may have, else the only one there is."""
@@ -167,78 +204,116 @@ class FleetShare:
             return named[0]
         return allowed[0] if len(allowed) == 1 and not seen else None
 
-    def _loan(self, decision: Decision, standing: Standing, forecast: Forecast | None) -> int:
-        """What of the guarantee may be lent, when the lead time and the forecast are as they are."""
+    def _loan(self, word: Word) -> int:
+        """What of the guarantee may be lent, when the lead time and the forecast are as they are.
+
+        Away from home all of it may, where what the job has is worth as much.
+        """
+        standing, decision, home = word.standing, word.decision, word.home
         if not standing.guaranteed:
             return 0
+        away = word.kind != home
+        curve = curve_of(word, home, standing.guaranteed)
+        if away and curve_of(word, word.kind, decision.requested)[-1] >= curve[-1]:
+            return standing.guaranteed
         before = self._told.get(decision.job)
         owner = Owner(
             standing.id,
             standing.guaranteed,
-            _curve(decision, standing.guaranteed),
-            forecast,
+            tuple(curve.tolist()),
+            word.seen.forecast,
             decision.state.pool.lead_time_s,
-            wished=decision.planned,
+            wished=0 if away else decision.planned,
             lent=0 if before is None else before.loan,
         )
         return loan_of(owner, self.terms.lending, now_s=decision.at_s).workers
 
-    def _most(self, decision: Decision, standing: Standing, kind: str) -> int:
-        there = self._there[kind]
-        others = self._kept[kind] - standing.gpus(self._told[decision.job].kept)
-        free = max(decision.requested, floor((there - others) / standing.gpus_per_worker))
+    def _granted(self, word: Word) -> Grant:
+        decision = word.decision
+        free = max(decision.requested, self._room(word, word.kind))
         if self._since_s is None or decision.at_s < self._since_s + self._interval_s:
-            return min(free, decision.requested)
-        if self._wished[kind] <= there:
+            return Grant(min(free, decision.requested))
+        back = self._taken_back(word)
+        if back is not None:
+            return back
+        if all(wished <= self._there.get(kind, 0) for kind, wished in self._wished.items()):
             self.trouble = ""
-            return free
-        return min(free, self._shared(decision, standing))
+            return self._homewards(word) or Grant(free)
+        given = self._shared(word)
+        if given is None:
+            return Grant(min(free, decision.requested))
+        if not given or given.gpu_type == word.kind:
+            return Grant(min(free, given.workers))
+        return self._moved(word, given) or Grant(min(free, decision.requested))
 
-    def _shared(self, decision: Decision, standing: Standing) -> int:
-        """The job's share, worked out once an interval: not for every job anew."""
-        epoch = floor(decision.at_s / self._interval_s)
+    def _room(self, word: Word, kind: str) -> int:
+        """Workers that the job could have of a type beside what the others keep."""
+        mine = self._told[word.decision.job].gpus_kept().get(kind, 0.0)
+        left = self._there.get(kind, 0) - (self._kept[kind] - mine)
+        return max(0, floor(left / word.standing.gpus_per_worker))
+
+    def _moved(self, word: Word, given: Configuration) -> Grant | None:
+        """The other type, where it is free; None while it is not."""
+        decision = word.decision
+        if self._room(word, given.gpu_type) >= given.workers:
+            return Grant(given.workers, given.gpu_type)
+        if self._moves.waited(decision.job, given.gpu_type, now_s=decision.at_s):
+            self._moves.shun(decision.job, given.gpu_type, now_s=decision.at_s)
+        return None
+
+    def _taken_back(self, word: Word) -> Grant | None:
+        """Back to where it came from, for a job to which nobody came where it moved."""
+        decision, leaving = word.decision, word.leaving
+        moving_s = self._moves.moved_for_s(decision.job, moving=bool(leaving), now_s=decision.at_s)
+        patience_s = max(MOVE_PATIENCE * decision.state.pool.lead_time_s, MOVE_PATIENCE_LEAST_S)
+        if moving_s < patience_s:
+            return None
+        self._moves.shun(decision.job, word.kind, now_s=decision.at_s)
+        before = max(leaving, key=lambda kind: leaving[kind])
+        return Grant(leaving[before], before)
+
+    def _homewards(self, word: Word) -> Grant | None:
+        """Without contention, home: where a job was moved away from it, and it is cheaper there."""
+        if word.home == word.kind or word.leaving:
+            return None
+        wish, budget, gpus = wish_of(word), self.terms.budget, word.standing.gpus
+        workers = wish.workers[word.home]
+        cheaper = workers * budget.price(word.home) < BACK_HOME * (
+            wish.workers[word.kind] * budget.price(word.kind)
+        )
+        fits = self._wished[word.home] + gpus(workers) <= BACK_HOME * self._there.get(word.home, 0)
+        if workers and cheaper and fits and self._room(word, word.home) >= workers:
+            return Grant(workers, word.home)
+        return None
+
+    def _shared(self, word: Word) -> Configuration | None:
+        """The job's share, worked out once an interval: not for every job anew. None where it cannot be."""
+        epoch, job = floor(word.decision.at_s / self._interval_s), word.standing.id
         try:
-            if self._shares is None or self._epoch != epoch or standing.id not in self._shares:
-                self._shares = {one.job: one.given.workers for one in self.plan().allotments}
+            if self._shares is None or self._epoch != epoch or job not in self._shares:
+                self._shares = {one.job: one.given for one in self.plan().allotments}
                 self._epoch = epoch
             self.trouble = ""
         except InvalidFleet as error:
             self._shares, self.trouble = None, str(error)
-            return decision.requested
-        return self._shares[standing.id]
+            return None
+        return self._shares[job] or NOTHING
+
+    def _hold(self, decision: Decision, granted: Grant) -> None:
+        """What the job has from now on, as long as it is not told otherwise."""
+        told = self._told[decision.job]
+        if granted.gpu_type:
+            self._tell(decision.job, replace(told, held=granted.workers, kind=granted.gpu_type))
+            return
+        held = max(decision.requested, min(decision.planned, granted.workers))
+        self._tell(decision.job, replace(told, held=held, kind=told.word.kind))
 
     def _tell(self, job: str, told: Told | None) -> None:
         """Take in a job's word, or its silence, and keep the sums."""
         for one, sign in ((self._told.pop(job, None), -1), (told, 1)):
             if one is not None:
-                self._kept[one.kind] += sign * one.wish.job.gpus(one.kept)
-                wished = one.wish.job.gpus(one.wish.workers[one.kind])
-                self._wished[one.kind] += sign * wished
+                for kind, gpus in one.gpus_kept().items():
+                    self._kept[kind] += sign * gpus
+                self._wished[one.word.kind] += sign * one.gpus_wished()
         if told is not None:
             self._told[job] = told
-
-
-def _curve(decision: Decision, workers: int) -> tuple[float, ...]:
-    """C_low up to so many workers; flat beyond what may be extrapolated to."""
-    model = decision.state.throughput.model
-    reach = model.reach() or workers
-    return tuple(model.low(min(count, reach)) for count in range(workers + 1))
-
-
-def _wish(decision: Decision, standing: Standing, kind: str, *, fewest: int) -> Wish:
-    """What a decision comes to as a wish: its size, and what fewer workers would train of it.
-
-    The demand is what the planned workers would train: that is what the rule sized the pool for. What is
-    kept of the guarantee, `fewest`, is wished for too, so that nobody else is given it.
-    """
-    workers = max(decision.planned, fewest)
-    curve = _curve(decision, workers)
-    current = Configuration(kind, decision.requested) if decision.requested else NOTHING
-    return Wish(
-        replace(standing, gpu_types=(kind,)),  # its guarantee is held where it runs
-        {kind: workers},
-        {kind: curve},
-        max(curve[: decision.planned - decision.standbys + 1]),
-        current=current,
-        pinned=decision.reason is Reason.PAUSED,
-    )

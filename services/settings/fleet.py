@@ -146,11 +146,20 @@ class JobFleetSettings(SettingsGroup):
     guaranteed: Annotated[int, Field(ge=0)] | None = None
     """Workers that it has whenever it wants them; `scaling.workers_min` when not given."""
     gpu_types: list[str] = Field(default_factory=list)
-    """Types that it may run on, the first being where its guarantee is held; any when empty."""
+    """Types that it may run on, the first being where its guarantee is held. When empty, those that
+    `pool.by_gpu_type` names; any where that is empty too."""
     group: str = ""
     """Same owner, same model: what was learned of one job of a group is the prior for the next."""
 
-    def standing(self, name: str, *, gpus_per_worker: float, workers_min: int, workers_max: int) -> Standing:
+    def standing(
+        self,
+        name: str,
+        *,
+        gpus_per_worker: float,
+        workers_min: int,
+        workers_max: int,
+        pool_types: tuple[str, ...] = (),
+    ) -> Standing:
         """As the decision takes it. GPUs of a worker are rounded up to what a fleet gives out."""
         whole = next(
             (part for part in (0.25, 0.5, 1.0) if gpus_per_worker <= part), math.ceil(gpus_per_worker)
@@ -160,7 +169,7 @@ class JobFleetSettings(SettingsGroup):
             self.tenant,
             self.weight,
             workers_min if self.guaranteed is None else self.guaranteed,
-            tuple(self.gpu_types),
+            tuple(self.gpu_types) or pool_types,
             float(whole),
             workers_max=workers_max,
             group=self.group,
