@@ -15,14 +15,13 @@ from services.actuator.launcher import WorkerCommand
 from services.actuator.platform import Exit, Sight, WorkerFacts
 from services.actuator.ray_actors import DemandKeeper, KeeperSight, RecordKeeper, WorkerKeeper
 from services.actuator.ray_cluster import RayCluster
+from services.actuator.ray_nodes import GPU_TYPE_RESOURCE
 from services.control.errors import PoolUnavailable
 
 _CHARGE = TypeAdapter(Charge)
 _FACTS = TypeAdapter(WorkerFacts)
 _SEEN_WITHIN_S = 0.3
 _ENDED_WITHIN_S = 2.0
-GPU_TYPE_RESOURCE = "accelerator_type:"
-"""Ray gives a node one of a resource of this name and its type of GPU."""
 
 log = structlog.get_logger()
 

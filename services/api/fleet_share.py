@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, StringConstraints
 from estimator.fleet import InvalidFleet, Standing
 from estimator.fleet.admission import Admission, Outcome
 from estimator.fleet.budget_what_if import BudgetWhatIf
+from estimator.fleet.contention import TypeAhead
 from estimator.fleet.plan import Allotment
 from services.api.actions import Request
 from services.api.dependencies import Operator, Viewer
@@ -108,6 +109,25 @@ class FewerNodesView(View):
     """By GPU type, what one more GPU would then be worth."""
 
 
+class TypeAheadView(View):
+    """GPUs of one type over the hours to come."""
+
+    gpu_type: str
+    gpus: int
+    """There now."""
+    wished: list[float]
+    """By hour, what the jobs on it would take if each were alone."""
+    short_in_h: int | None
+    """Hours until more is wished than there is; null where that is not in sight."""
+
+
+class FleetAheadView(View):
+    """Contention as it is forecast."""
+
+    from_s: float
+    types: list[TypeAheadView]
+
+
 @router.post("/admission")
 async def ask_admission(
     who: Operator,
@@ -155,6 +175,27 @@ async def ask_fewer_nodes(
     if answer is None:
         raise _no_fleet()
     return _fewer(answer)
+
+
+@router.get("/ahead")
+async def read_ahead(who: Viewer, site: TheSite) -> FleetAheadView:
+    """How many GPUs of each type will be wished in each of the next 24 hours, and when there are too few.
+
+    From forecasts where they reach, then from what past weeks were like.
+    """
+    _good_for_all(who)
+    jobs = {name: record.settings for name, record in site.controller.jobs.items()}
+    now_s = SystemClock().now_s()
+    answer = await asyncio.to_thread(site.controller.fleet.ahead, jobs, now_s=now_s)
+    if answer is None:
+        raise _no_fleet()
+    return FleetAheadView(from_s=now_s, types=[_type_ahead(one) for one in answer])
+
+
+def _type_ahead(one: TypeAhead) -> TypeAheadView:
+    return TypeAheadView(
+        gpu_type=one.gpu_type, gpus=one.gpus, wished=list(one.wished), short_in_h=one.short_from
+    )
 
 
 def _good_for_all(who: Principal) -> None:

@@ -107,6 +107,8 @@ class FleetShare:
     def __init__(self, terms: FleetTerms, *, interval_s: float) -> None:
         self.trouble = ""
         """Why nobody may grow, in words; empty when all is well."""
+        self.unknown = ""
+        """Why nobody knows what there is, in words: until that is known nobody grows."""
         self._interval_s = interval_s
         self._told: dict[str, Told] = {}
         self._moves = Moves(wait_s=WAIT_INTERVALS * interval_s)
@@ -146,6 +148,8 @@ class FleetShare:
 
         A job on GPUs that are not the fleet's is not the fleet's business.
         """
+        if self.unknown and Reason.RECOMMEND_ONLY not in decision.notes:
+            return Grant(decision.requested)
         kind = self._kind(decision, standing)
         if Reason.RECOMMEND_ONLY in decision.notes or kind is None:
             self.forget(decision.job)

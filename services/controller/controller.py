@@ -25,6 +25,7 @@ from services.control.types import Actuation, Decision, Policy
 from services.controller.book import JobBook
 from services.controller.desk import Desk
 from services.controller.fleet_desk import FleetDesk
+from services.controller.fleet_source import node_source
 from services.controller.journal import JobStatus, Journal
 from services.controller.meter_metrics import MeterMetrics
 from services.controller.metrics import Metrics
@@ -114,7 +115,10 @@ class Controller:
         clock = SystemClock()
         self.book = JobBook(wiring.jobs, settings.jobs, clock)
         self.fleet = FleetDesk(
-            settings.fleet, interval_s=settings.controller.tick_s, status=self.journal.status
+            settings.fleet,
+            interval_s=settings.controller.tick_s,
+            status=self.journal.status,
+            find=node_source(settings.fleet.platform),
         )
         self.desk = Desk(
             self.book,
@@ -135,11 +139,22 @@ class Controller:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publisher.run(), name="publisher")
             await self._open_book()
+            tasks.create_task(self._follow_nodes(), name="fleet nodes")
             while True:
                 await self._start_and_stop(tasks)
                 await self.book.changed(within_s=self._pause_s)
                 await self._refresh()
-                self.fleet.refresh({name: record.settings for name, record in self.book.live.items()})
+                self.fleet.refresh(self._job_settings())
+
+    def _job_settings(self) -> dict[str, JobSettings]:
+        return {name: record.settings for name, record in self.book.live.items()}
+
+    async def _follow_nodes(self) -> None:
+        """Read the fleet's nodes from the platform now and then, where they are to be read from it."""
+        platform = self._settings.fleet.platform
+        while platform.kind != "none":
+            await self.fleet.look(self._job_settings())
+            await asyncio.sleep(platform.every_s)
 
     @property
     def _pause_s(self) -> float:

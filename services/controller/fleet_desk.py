@@ -13,14 +13,17 @@ from pydantic import ValidationError
 from estimator.fleet import Budget, Configuration, FleetPlan, InvalidFleet, JobId, Standing
 from estimator.fleet.admission import Admission, admitted
 from estimator.fleet.budget_what_if import BudgetWhatIf, with_nodes_fewer
+from estimator.fleet.contention import TypeAhead, contention_ahead
 from estimator.fleet.demand_ahead import demand_ahead
 from estimator.fleet.future import Outlook
 from estimator.fleet.seating import check_guarantees
+from services.control.errors import ControlError
 from services.control.fleet_share import FleetShare, FleetTerms
 from services.control.types import Reason
+from services.controller.fleet_source import NodeSource
 from services.controller.journal import JobStatus
 from services.settings import JobSettings, SettingsError
-from services.settings.fleet import FleetContents, FleetSettings
+from services.settings.fleet import FleetContents, FleetSettings, NodeSettings
 
 log = structlog.get_logger(__name__)
 
@@ -48,9 +51,15 @@ class FleetDesk:
     """One for each controller. Without a fleet in the settings it does nothing at all."""
 
     def __init__(
-        self, settings: FleetSettings, *, interval_s: float, status: Callable[[str], JobStatus | None]
+        self,
+        settings: FleetSettings,
+        *,
+        interval_s: float,
+        status: Callable[[str], JobStatus | None],
+        find: NodeSource | None = None,
     ) -> None:
-        """Raises SettingsError for a fleet file that cannot be used."""
+        """Raises SettingsError for a fleet file that cannot be used. `find` reads the nodes there are."""
+        self._find = find
         self._file = settings.file
         self._read_at: tuple[int, int] | None = None
         self._contents: FleetContents = settings
@@ -59,9 +68,11 @@ class FleetDesk:
         if self._file is not None:
             self._contents, self._read_at = _read(self._file), _stamp(self._file)
         terms = self._contents.terms()
-        shares = self._file is not None or terms is not None
+        shares = self._file is not None or terms is not None or find is not None
         self.share = FleetShare(terms or FleetTerms(Budget(())), interval_s=interval_s) if shares else None
         """What the jobs' loops ask; None where nothing is shared."""
+        if self.share is not None and find is not None:
+            self.share.unknown = "nobody has told yet which nodes there are"
 
     def refresh(self, jobs: Mapping[str, JobSettings]) -> None:
         """Read the fleet file again if it changed, and forget the jobs that are gone.
@@ -80,7 +91,7 @@ class FleetDesk:
         try:
             contents = _read(self._file)
             terms = contents.terms() or FleetTerms(Budget(()))
-            check_guarantees(terms.budget, [job.standing(name) for name, job in jobs.items()])
+            self._check(contents, jobs)
         except (SettingsError, InvalidFleet) as error:
             self._trouble = f"the fleet file is not in force: {error}"
             log.warning("fleet_file_refused", file=str(self._file), why=str(error))
@@ -88,6 +99,40 @@ class FleetDesk:
         self._contents, self._trouble = contents, ""
         self.share.terms = terms
         log.info("fleet_file_read", file=str(self._file), gpus=terms.budget.gpus)
+
+    async def look(self, jobs: Mapping[str, JobSettings]) -> None:
+        """Read the nodes from the platform. What cannot be read leaves what was read before in force.
+
+        Nodes that were there and are gone are lost where guarantees rest on them; else they are forgotten.
+        """
+        if self.share is None or self._find is None:
+            return
+        try:
+            found = await self._find()
+            gone = {name: node for name, node in self._contents.nodes.items() if name not in found.nodes}
+            contents = self._with_nodes(found.nodes, found.lost)
+            try:
+                self._check(contents, jobs)
+            except InvalidFleet:
+                contents = self._with_nodes({**found.nodes, **gone}, [*found.lost, *gone])
+                self._check(contents, jobs)
+        except (ControlError, InvalidFleet, ValidationError) as error:
+            self._trouble = f"the platform's nodes are not in force: {error}"
+            log.warning("fleet_nodes_refused", why=str(error))
+            return
+        self.share.unknown, self._trouble = "", ""
+        if contents != self._contents:
+            self._contents = contents
+            self.share.terms = contents.terms() or FleetTerms(Budget(()))
+            log.info("fleet_nodes_read", gpus=self.share.terms.budget.gpus, lost=contents.lost)
+
+    def _with_nodes(self, nodes: Mapping[str, NodeSettings], lost: Iterable[str]) -> FleetContents:
+        """What is in force, on these nodes. Raises ValidationError, InvalidFleet."""
+        given = {name: getattr(self._contents, name) for name in FleetContents.model_fields}
+        return FleetContents.model_validate({**given, "nodes": dict(nodes), "lost": sorted(lost)})
+
+    def _check(self, contents: FleetContents, jobs: Mapping[str, JobSettings]) -> None:
+        check_guarantees(contents.budget(), [job.standing(name) for name, job in jobs.items()])
 
     def check(self, jobs: Mapping[str, JobSettings]) -> None:
         """Refuse jobs whose guarantees the fleet cannot hold together. Raises InvalidFleet."""
@@ -100,7 +145,7 @@ class FleetDesk:
         """What there is and who gets what by the latest wishes; None without a fleet. Raises InvalidFleet."""
         if self.share is None:
             return None
-        trouble = self._trouble or self.share.trouble
+        trouble = self._trouble or self.share.unknown or self.share.trouble
         share = self.share
         return FleetState(
             share.terms.budget, share.plan(), share.held(), share.asked(), share.loans(), trouble
@@ -125,6 +170,16 @@ class FleetDesk:
             policy=self._contents.admission.policy(),
             rules=self.share.terms.rules,
         )
+
+    def ahead(self, jobs: Mapping[str, JobSettings], *, now_s: float) -> tuple[TypeAhead, ...] | None:
+        """What of each type will be wished by the hour for a day; None without a fleet.
+
+        Takes long for many jobs: call it in a thread.
+        """
+        if self.share is None:
+            return None
+        outlooks = self._outlooks(jobs, now_s)
+        return contention_ahead(self.share.terms.budget, outlooks, steps=HORIZONS[0])
 
     def without(self, nodes: Sequence[str]) -> BudgetWhatIf | None:
         """Who suffers while these nodes are away; None without a fleet. Raises InvalidFleet."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from estimator.fleet import Budget, Node, Standing, Tenant, Tenants
 from estimator.fleet.admission import AdmissionPolicy
@@ -121,6 +121,22 @@ class FleetContents(SettingsGroup):
         return Tenants(tuple(Tenant(name, who.weight, who.parent) for name, who in self.tenants.items()))
 
 
+class PlatformSettings(SettingsGroup):
+    """Where the fleet's machines are read from, so that nobody writes them down."""
+
+    kind: Literal["none", "kubernetes", "ray"] = "none"
+    """`kubernetes`: labels and conditions of its nodes. `ray`: resources and labels of its nodes. `none`:
+    what is given here or in `file`."""
+    every_s: PositiveFloat = 30.0
+    """How often they are read."""
+    kubeconfig: Path | None = None
+    """How to reach the API server; as a pod does, else `KUBECONFIG` or `~/.kube/config`, when not given."""
+    context: str = ""
+    """The kubeconfig's context; its current one when empty."""
+    ray_address: str = "auto"
+    """The Ray cluster: `auto` for the one of this machine, `HOST:6379`, or `ray://HOST:10001`."""
+
+
 class FleetSettings(FleetContents):
     """The GPUs that the jobs share. Nothing is shared, and nothing runs, where there are none."""
 
@@ -129,10 +145,14 @@ class FleetSettings(FleetContents):
     those here.
     It is read again when it changes; one that cannot be used leaves the last good one in force."""
 
+    platform: PlatformSettings = PlatformSettings()
+
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.file is not None and (self.gpu_types or self.nodes):
             raise ValueError("the fleet is given both here and in `file`; keep one of them")
+        if self.platform.kind != "none" and (self.file is not None or self.budget().nodes):
+            raise ValueError("the fleet is given here and read from `platform`; keep one of them")
         return self
 
 

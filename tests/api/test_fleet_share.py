@@ -87,3 +87,14 @@ async def test_a_job_whose_guarantee_does_not_fit_is_not_made(client: TestClient
 
     assert refused.status_code == 409
     assert "22 of a100 against 16" in refused.json()["detail"]
+
+
+async def test_contention_is_told_as_it_is_forecast(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    answer = client.get("/v1/fleet/ahead").json()
+
+    (kind,) = answer["types"]
+    assert kind["gpu_type"] == "a100"
+    assert len(kind["wished"]) == 24
+    assert (kind["short_in_h"] is None) == (max(kind["wished"]) <= kind["gpus"])
