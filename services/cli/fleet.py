@@ -160,17 +160,30 @@ def _jobs(document: dict[str, Any]) -> Table:
         "lent",
         "satisfied",
         "bound by",
+        "worker",
     )
     return table_of(
         columns,
         [
             (
                 *(j["job"], j["tenant"], j["gpu_type"], j["asked"], j["share"], j["held"], j["guaranteed"]),
-                *(j["lent"], share(j["satisfaction"]), j["binding"]),
+                *(j["lent"], share(j["satisfaction"]), j["binding"], _advice(j["worker"])),
             )
             for j in document["jobs"]
         ],
     )
+
+
+def _advice(worker: dict[str, Any] | None) -> str:
+    """What to change of a worker; nothing where it is right or nobody can tell.
+
+    >>> _advice({"advice": "add_cores", "gpu_share": 1.0, "cores": 6})
+    'add cores: 6 cores, 1 GPU'
+    """
+    if worker is None or worker["advice"] == "right":
+        return "-"
+    words = worker["advice"].replace("_", " ")
+    return f"{words}: {worker['cores']} cores, {worker['gpu_share']:g} GPU"
 
 
 def _outcomes(document: dict[str, Any]) -> Table:

@@ -224,9 +224,15 @@ class Controller:
 
     def _policy(self, record: JobRecord) -> Policy:
         settings = self._settings.controller
-        return record.policy(
+        policy = record.policy(
             stale_after_s=settings.stale_after_s, fleet_resizes_per_hour=settings.resizes_per_hour
         )
+        job = record.settings
+        if "rate_per_worker" in job.scaling.model_fields_set or job.scaling.profile:
+            return policy  # what somebody said or measured of this very job
+        kind = next(iter(job.standing(record.name).gpu_types), "")
+        prior = self.fleet.prior(job.fleet.group, kind, self._job_settings())
+        return policy if prior is None else replace(policy, capacity_prior=prior.capacity)
 
     def _record(self, name: str) -> JobRecord:
         record = self.book.get(name)

@@ -16,10 +16,13 @@ from estimator.fleet.budget_what_if import BudgetWhatIf, with_nodes_fewer
 from estimator.fleet.contention import TypeAhead, contention_ahead
 from estimator.fleet.demand_ahead import demand_ahead
 from estimator.fleet.future import Outlook
+from estimator.fleet.group_history import GroupPrior, JobRecord, prior_of
 from estimator.fleet.seating import check_guarantees
+from estimator.fleet.worker_shape import WorkerShape
 from services.control.errors import ControlError
 from services.control.fleet_share import FleetShare, FleetTerms
 from services.control.types import Reason
+from services.controller.fleet_lessons import record_of, worker_advice
 from services.controller.fleet_source import NodeSource
 from services.controller.journal import JobStatus
 from services.settings import JobSettings, SettingsError
@@ -180,6 +183,34 @@ class FleetDesk:
             return None
         outlooks = self._outlooks(jobs, now_s)
         return contention_ahead(self.share.terms.budget, outlooks, steps=HORIZONS[0])
+
+    def prior(self, group: str, gpu_type: str, jobs: Mapping[str, JobSettings]) -> GroupPrior | None:
+        """What jobs of the same group were like; None for no group, and for one of which nothing is known."""
+        return prior_of(group, gpu_type, self._records(group, jobs)) if group else None
+
+    def _records(self, group: str, jobs: Mapping[str, JobSettings]) -> Iterable[JobRecord]:
+        for name, job in sorted(jobs.items()):
+            status = self._status(name) if job.fleet.group == group else None
+            decision, seen = (status.decision, status.seen) if status is not None else (None, None)
+            if decision is not None and seen is not None and seen.history is not None:
+                record = record_of(group, decision, seen.history)
+                if record is not None:
+                    yield record
+
+    def advice(self, name: str, job: JobSettings) -> WorkerShape | None:
+        """What a worker of the job should be made of; None where its workers do not tell, or nobody asks."""
+        cores, standing, status = job.fleet.cores, job.standing(name), self._status(name)
+        kind = None if self.share is None else self.share.kind_of(name)
+        if cores is None or kind is None or self.share is None or status is None or status.seen is None:
+            return None
+        return worker_advice(
+            status.seen,
+            gpu_share=standing.gpus_per_worker,
+            cores=cores,
+            gpu_price=self.share.terms.budget.price(kind),
+            core_price=self._contents.core_price,
+            cores_max=self._contents.cores_max,
+        )
 
     def without(self, nodes: Sequence[str]) -> BudgetWhatIf | None:
         """Who suffers while these nodes are away; None without a fleet. Raises InvalidFleet."""

@@ -87,6 +87,10 @@ class FleetContents(SettingsGroup):
     """Tenants by name. With none, a job's tenant is only part of its name."""
     admission: AdmissionSettings = AdmissionSettings()
     lending: LendingSettings = LendingSettings()
+    core_price: NonNegativeFloat = 0.05
+    """What a CPU core costs an hour, in the currency of the GPUs' prices."""
+    cores_max: PositiveInt = 32
+    """The most cores that a worker may be advised to have."""
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
@@ -141,8 +145,8 @@ class FleetSettings(FleetContents):
     """The GPUs that the jobs share. Nothing is shared, and nothing runs, where there are none."""
 
     file: Path | None = None
-    """A YAML file with `gpu_types`, `nodes`, `lost`, `tenants`, `admission` and `lending`, in the place of
-    those here.
+    """A YAML file with `gpu_types`, `nodes`, `lost`, `tenants`, `admission`, `lending`, `core_price` and
+    `cores_max`, in the place of those here.
     It is read again when it changes; one that cannot be used leaves the last good one in force."""
 
     platform: PlatformSettings = PlatformSettings()
@@ -169,7 +173,11 @@ class JobFleetSettings(SettingsGroup):
     """Types that it may run on, the first being where its guarantee is held. When empty, those that
     `pool.by_gpu_type` names; any where that is empty too."""
     group: str = ""
-    """Same owner, same model: what was learned of one job of a group is the prior for the next."""
+    """Same owner, same model: what was learned of one job of a group is the prior for the next, in the
+    place of a `scaling.rate_per_worker` that nobody gave."""
+    cores: PositiveInt | None = None
+    """CPU cores that a worker has. With it, and with workers that report their steps, the fleet says how
+    many it should have and what share of a GPU."""
 
     def standing(
         self,

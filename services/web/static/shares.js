@@ -14,6 +14,11 @@ const BOUND = {
   place: "no place beside guarantees",
 };
 
+const workerAdvice = (worker) => {
+  if (!worker || worker.advice === "right") return "–";
+  return `${worker.advice.replaceAll("_", " ")}: ${worker.cores} cores, ${worker.gpu_share} GPU`;
+};
+
 const shortAhead = (hours) => {
   if (hours === undefined) return "–";
   if (hours === null) return "not within a day";
@@ -53,7 +58,7 @@ export class Shares {
     this.share = share;
     this.look();
     const kinds = ["GPU type", "There", "Lost", "Wished", "Held", "Contended", "Short ahead", "One more is worth"];
-    const jobs = ["Job", "GPU type", "Asked", "Share", "Held", "Guaranteed", "Lent", "Satisfied", "Bound by"];
+    const jobs = ["Job", "GPU type", "Asked", "Share", "Held", "Guaranteed", "Lent", "Satisfied", "Bound by", "Worker"];
     replace(
       this.element,
       h("h2", {}, "Shared GPUs"),
@@ -69,7 +74,7 @@ export class Shares {
         "Shares",
         jobs,
         share.jobs.map((one) =>
-          row(jobs, one.tenant ? `${one.tenant}/${one.job}` : one.job, [one.gpu_type, number(one.asked), number(one.share), number(one.held), number(one.guaranteed), number(one.lent), percent(one.satisfaction), BOUND[one.binding] || one.binding]),
+          row(jobs, one.tenant ? `${one.tenant}/${one.job}` : one.job, [one.gpu_type, number(one.asked), number(one.share), number(one.held), number(one.guaranteed), number(one.lent), percent(one.satisfaction), BOUND[one.binding] || one.binding, workerAdvice(one.worker)]),
         ),
       ),
     );
