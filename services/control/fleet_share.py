@@ -115,6 +115,7 @@ class FleetShare:
         # Sums over what was told, kept as it is told: a thousand jobs must not add a million numbers a tick.
         self._kept: dict[str, float] = defaultdict(float)
         self._wished: dict[str, float] = defaultdict(float)
+        self._batch: dict[str, float] = {}
         self._since_s: float | None = None
         self._shares: dict[JobId, Configuration] | None = None
         self._epoch = 0
@@ -165,6 +166,25 @@ class FleetShare:
         granted = self._granted(word)
         self._hold(decision, granted)
         return None if not granted.gpu_type and granted.workers >= decision.planned else granted
+
+    def lend(self, gpu_type: str, gpus: float) -> None:
+        """So many GPUs are with the batch pool: nobody grows into them until it has given them back."""
+        self._batch[gpu_type] = gpus
+
+    def idle(self, gpu_type: str) -> float:
+        """GPUs of a type that no job has, wishes for or is to find free: what a batch pool may have.
+
+        None in the first interval, and while nobody knows what there is: what looks idle may be in use.
+        """
+        latest_s = max((told.word.decision.at_s for told in self._told.values()), default=None)
+        unheard = self._since_s is None or latest_s is None or latest_s < self._since_s + self._interval_s
+        if self.unknown or unheard:
+            return 0.0
+        needed = 0.0
+        for told in self._told.values():
+            kept = told.gpus_kept().get(gpu_type, 0.0)
+            needed += max(kept, told.gpus_wished()) if told.word.kind == gpu_type else kept
+        return max(0.0, self._there.get(gpu_type, 0) - needed)
 
     def stay(self, decision: Decision, grant: Grant) -> None:
         """The move that was granted is not made: the job keeps what it has."""
@@ -253,7 +273,7 @@ class FleetShare:
     def _room(self, word: Word, kind: str) -> int:
         """Workers that the job could have of a type beside what the others keep."""
         mine = self._told[word.decision.job].gpus_kept().get(kind, 0.0)
-        left = self._there.get(kind, 0) - (self._kept[kind] - mine)
+        left = self._there.get(kind, 0) - (self._kept[kind] - mine) - self._batch.get(kind, 0.0)
         return max(0, floor(left / word.standing.gpus_per_worker))
 
     def _moved(self, word: Word, given: Configuration) -> Grant | None:

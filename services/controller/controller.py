@@ -20,8 +20,9 @@ from services.control.errors import (
 )
 from services.control.fleet import FleetCount
 from services.control.loop import JobLoop, Ports, Tick
-from services.control.ports import Leadership, StateStore
+from services.control.ports import Leadership, StateStore, WorkerPool
 from services.control.types import Actuation, Decision, Policy
+from services.controller.batch_pool import BatchPool
 from services.controller.book import JobBook
 from services.controller.desk import Desk
 from services.controller.fleet_desk import FleetDesk
@@ -37,6 +38,7 @@ from services.controller.snapshot import JobSnapshot
 from services.controller.views.forecast import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
+from services.settings.pool import PoolSettings
 from services.store.job_record import JobRecord
 from services.store.jobs import JobStore
 from services.store.snapshots import SnapshotStore
@@ -73,6 +75,10 @@ class Wiring(Protocol):
 
     def open_job(self, name: str, job: JobSettings) -> AbstractAsyncContextManager[Ports]:
         """The ports of one job, closed with the context."""
+        ...
+
+    def open_pool(self, name: str, pool: PoolSettings) -> AbstractAsyncContextManager[WorkerPool]:
+        """A pool that belongs to no job, closed with the context."""
         ...
 
     async def progress(self, name: str) -> Progress:
@@ -140,6 +146,7 @@ class Controller:
             tasks.create_task(self._publisher.run(), name="publisher")
             await self._open_book()
             tasks.create_task(self._follow_nodes(), name="fleet nodes")
+            tasks.create_task(self._tend_batch(), name="batch pool")
             while True:
                 await self._start_and_stop(tasks)
                 await self.book.changed(within_s=self._pause_s)
@@ -155,6 +162,21 @@ class Controller:
         while platform.kind != "none":
             await self.fleet.look(self._job_settings())
             await asyncio.sleep(platform.every_s)
+
+    async def _tend_batch(self) -> None:
+        """Lend what is idle to the batch pool, where one is set. Opened by the leader alone, as jobs are."""
+        batch, share = self._settings.fleet.batch, self.fleet.share
+        while batch.gpu_type and share is not None:
+            await self._lead_first()
+            try:
+                async with self._wiring.open_pool("batch", batch.pool) as pool:
+                    lent = BatchPool(batch, share, pool, token=self._wiring.leadership.token)
+                    self.fleet.batch = lent
+                    while await lent.tend():  # noqa: ASYNC110 - GPUs fall idle by the clock
+                        await asyncio.sleep(self._pause_s)
+            except ControlError as error:
+                log.warning("batch_pool_not_opened", why=str(error))
+                await asyncio.sleep(_RESTART_AFTER_S)
 
     @property
     def _pause_s(self) -> float:

@@ -22,6 +22,7 @@ from estimator.fleet.worker_shape import WorkerShape
 from services.control.errors import ControlError
 from services.control.fleet_share import FleetShare, FleetTerms
 from services.control.types import Reason
+from services.controller.batch_pool import BatchPool
 from services.controller.fleet_lessons import record_of, worker_advice
 from services.controller.fleet_source import NodeSource
 from services.controller.journal import JobStatus
@@ -63,6 +64,8 @@ class FleetDesk:
     ) -> None:
         """Raises SettingsError for a fleet file that cannot be used. `find` reads the nodes there are."""
         self._find = find
+        self.batch: BatchPool | None = None
+        """Who has what is idle, while this controller leads and one is set."""
         self._file = settings.file
         self._read_at: tuple[int, int] | None = None
         self._contents: FleetContents = settings
@@ -148,7 +151,8 @@ class FleetDesk:
         """What there is and who gets what by the latest wishes; None without a fleet. Raises InvalidFleet."""
         if self.share is None:
             return None
-        trouble = self._trouble or self.share.unknown or self.share.trouble
+        batch = f"the batch pool: {self.batch.trouble}" if self.batch and self.batch.trouble else ""
+        trouble = self._trouble or self.share.unknown or self.share.trouble or batch
         share = self.share
         return FleetState(
             share.terms.budget, share.plan(), share.held(), share.asked(), share.loans(), trouble

@@ -13,6 +13,7 @@ from estimator.fleet.admission import AdmissionPolicy
 from estimator.fleet.lending import LendingTerms
 from services.control.fleet_share import FleetTerms
 from services.settings.group import SettingsGroup
+from services.settings.pool import PoolSettings
 
 
 class GpuTypeSettings(SettingsGroup):
@@ -125,6 +126,26 @@ class FleetContents(SettingsGroup):
         return Tenants(tuple(Tenant(name, who.weight, who.parent) for name, who in self.tenants.items()))
 
 
+class BatchSettings(SettingsGroup):
+    """A pool of batch workers that has the GPUs which no job needs for now. None without a `gpu_type`."""
+
+    gpu_type: str = ""
+    """The type of its GPUs."""
+    gpus_per_worker: PositiveFloat = 1.0
+    """GPUs that one of its workers holds."""
+    workers_max: PositiveInt = 1000
+    """Never more workers than this."""
+    pool: PoolSettings = PoolSettings()
+
+    @model_validator(mode="after")
+    def _can_be_sized(self) -> Self:
+        if self.gpu_type and self.pool.kind in ("keda", "recommend"):
+            raise ValueError(f"a batch pool is sized by Penstock; its pool.kind is {self.pool.kind}")
+        if self.gpu_type and self.pool.kind == "process" and self.pool.command is None:
+            raise ValueError("a batch pool of processes needs pool.command: Penstock's worker trains a job")
+        return self
+
+
 class PlatformSettings(SettingsGroup):
     """Where the fleet's machines are read from, so that nobody writes them down."""
 
@@ -150,6 +171,7 @@ class FleetSettings(FleetContents):
     It is read again when it changes; one that cannot be used leaves the last good one in force."""
 
     platform: PlatformSettings = PlatformSettings()
+    batch: BatchSettings = BatchSettings()
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
