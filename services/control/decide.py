@@ -259,7 +259,8 @@ def _victims(seen: Observation, planned: int) -> tuple[str, ...]:
     if seen.victims is Victims.HIGHEST:
         staying.sort(key=lambda w: (_number(w.id), w.id), reverse=True)
     else:
-        staying.sort(key=lambda w: (_LEAVES[w.phase], w.started_at_s, w.id), reverse=True)
+        yielding = set(seen.yielding)
+        staying.sort(key=lambda w: (w.id in yielding, _LEAVES[w.phase], w.started_at_s, w.id), reverse=True)
     return tuple(worker.id for worker in staying[:surplus])
 
 

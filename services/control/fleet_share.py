@@ -26,6 +26,7 @@ from estimator.fleet.wish import DEFAULT_RULES
 from estimator.situation import Slo
 from services.control.fleet_moves import Moves
 from services.control.fleet_wish import Word, curve_of, kinds_for, wish_of
+from services.control.neighbours import Neighbours
 from services.control.types import Decision, Observation, Reason
 
 LENDING = LendingTerms()
@@ -55,6 +56,8 @@ class Grant:
     """At the most."""
     gpu_type: str = ""
     """Where to: another type than it is on; empty where it is."""
+    leave: tuple[str, ...] = ()
+    """Workers that have to go first: they slow down a guaranteed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ class FleetShare:
         """Why nobody knows what there is, in words: until that is known nobody grows."""
         self._interval_s = interval_s
         self._told: dict[str, Told] = {}
+        self._neighbours = Neighbours()
         self._moves = Moves(wait_s=WAIT_INTERVALS * interval_s)
         # Sums over what was told, kept as it is told: a thousand jobs must not add a million numbers a tick.
         self._kept: dict[str, float] = defaultdict(float)
@@ -136,6 +140,7 @@ class FleetShare:
         """This controller does not decide for the job any more."""
         self._tell(job, None)
         self._moves.forget(job)
+        self._neighbours.forget(job)
         if not self._told:
             self._since_s = None
 
@@ -163,9 +168,20 @@ class FleetShare:
         loan = self._loan(word)
         word = replace(word, kinds=tried, kept=standing.guaranteed - loan)
         self._tell(decision.job, Told(word, decision.requested, kind, loan))
-        granted = self._granted(word)
+        granted = self._beside(word, self._granted(word))
         self._hold(decision, granted)
         return None if not granted.gpu_type and granted.workers >= decision.planned else granted
+
+    def _beside(self, word: Word, granted: Grant) -> Grant:
+        """The same, less the workers that slow down a guaranteed one on the GPU that they share."""
+        job, now_s = word.decision.job, word.decision.at_s
+        self._neighbours.tell(job, word.standing, word.seen)
+        leave = self._neighbours.yielding(job, now_s=now_s)
+        if granted.gpu_type or self._neighbours.may_grow(job, now_s=now_s):
+            return granted
+        return replace(
+            granted, workers=min(granted.workers, word.decision.requested - len(leave)), leave=leave
+        )
 
     def lend(self, gpu_type: str, gpus: float) -> None:
         """So many GPUs are with the batch pool: nobody grows into them until it has given them back."""

@@ -314,6 +314,8 @@ class Observation:
     """The most workers that the fleet grants the job now; None where it does not hold it back."""
     gpu_type: str = ""
     """The type to be on, where the job has a pool for each; empty where it has one."""
+    yielding: tuple[str, ...] = ()
+    """Workers that have to go before others: they slow down a guaranteed one on the GPU that they share."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,8 @@ def worker_advice(
 
     Only of workers on a whole GPU or a share of one: how a step spreads over several is not known.
     """
-    times = _times(seen.reports, gpu_share, cores)
-    if times is None or gpu_share > 1:
+    times = _times(seen.reports, gpu_share, cores) if gpu_share <= 1 else None
+    if times is None:
         return None
     now = (gpu_share, cores)
     return shaped(times, gpu_price=gpu_price, core_price=core_price, cores_max=max(cores_max, cores), now=now)

@@ -180,7 +180,10 @@ async def test_what_is_idle_is_lent_to_the_batch_pool(wiring: FakeWiring) -> Non
     settings = Settings.model_validate({"fleet": fleet, "jobs": jobs, "controller": {"tick_s": 0.05}})
 
     async with running(Controller(settings, wiring, CollectorRegistry())):
-        await eventually_async(lambda: wiring.pools["batch"].requested == 7, what="what is idle is lent")
+        await eventually_async(
+            lambda: "batch" in wiring.pools and wiring.pools["batch"].requested == 7,
+            what="what is idle is lent",
+        )
 
 
 async def test_a_follower_opens_nothing_until_it_leads(wiring: FakeWiring) -> None:
