@@ -4,93 +4,36 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import floor
 
 from estimator.fleet import (
     NOTHING,
-    Budget,
     Configuration,
     FleetPlan,
     InvalidFleet,
     JobId,
-    ShareRules,
     Standing,
-    Tenants,
     Wish,
     share,
 )
-from estimator.fleet.lending import LendingTerms, Owner, loan_of
-from estimator.fleet.sharing import NO_TENANTS
-from estimator.fleet.wish import DEFAULT_RULES
+from estimator.fleet.lending import Owner, loan_of
 from estimator.situation import Slo
+from services.control.fleet_cells import Scattered, Sitting
 from services.control.fleet_moves import Moves
+from services.control.fleet_told import FleetTerms, Grant, Told
 from services.control.fleet_wish import Word, curve_of, kinds_for, wish_of
 from services.control.neighbours import Neighbours
-from services.control.types import Decision, Observation, Reason
+from services.control.types import Decision, Observation, Reason, WorkerPhase
 
-LENDING = LendingTerms()
+__all__ = ["FleetShare", "FleetTerms", "Grant", "Told"]
+
 WAIT_INTERVALS = 2
 """A job that is to move waits so long for room: others may have to shrink first."""
 MOVE_PATIENCE, MOVE_PATIENCE_LEAST_S = 3.0, 300.0
 """A move in which nobody came for so many lead times is taken back."""
 BACK_HOME = 0.9
 """Without contention a job goes home where that leaves a tenth of the type free and is a tenth cheaper."""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetTerms:
-    """What a fleet has, and how it is shared."""
-
-    budget: Budget
-    tenants: Tenants = NO_TENANTS
-    rules: ShareRules = DEFAULT_RULES
-    lending: LendingTerms = LENDING
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a job may have."""
-
-    workers: int
-    """At the most."""
-    gpu_type: str = ""
-    """Where to: another type than it is on; empty where it is."""
-    leave: tuple[str, ...] = ()
-    """Workers that have to go first: they slow down a guaranteed one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """The last word of one job, and what came of it."""
-
-    word: Word
-    held: int
-    """Workers whose GPUs it has, or has been given."""
-    kind: str
-    """Their type."""
-    loan: int = 0
-    """Workers of its guarantee that others may have for now."""
-
-    @property
-    def id(self) -> JobId:
-        """Whose word it is."""
-        return self.word.standing.id
-
-    def gpus_kept(self) -> dict[str, float]:
-        """By type, GPUs that nobody else may take: what it has, still has, or is guaranteed and not lent."""
-        workers = defaultdict(int, {self.kind: self.held})
-        for kind, count in {self.word.kind: self.word.decision.requested, **self.word.leaving}.items():
-            workers[kind] = max(workers[kind], count)
-        home, standing = self.word.home, self.word.standing
-        workers[home] = max(workers[home], standing.guaranteed - self.loan)
-        return {kind: standing.gpus(count) for kind, count in workers.items()}
-
-    def gpus_wished(self) -> float:
-        """GPUs of the type that it is on, which it would take if it were alone."""
-        word = self.word
-        kept = word.kept if word.home == word.kind else 0
-        return word.standing.gpus(max(word.decision.planned, kept))
 
 
 class FleetShare:
@@ -115,6 +58,7 @@ class FleetShare:
         self._interval_s = interval_s
         self._told: dict[str, Told] = {}
         self._neighbours = Neighbours()
+        self._scattered = Scattered()
         self._moves = Moves(wait_s=WAIT_INTERVALS * interval_s)
         # Sums over what was told, kept as it is told: a thousand jobs must not add a million numbers a tick.
         self._kept: dict[str, float] = defaultdict(float)
@@ -176,12 +120,25 @@ class FleetShare:
         """The same, less the workers that slow down a guaranteed one on the GPU that they share."""
         job, now_s = word.decision.job, word.decision.at_s
         self._neighbours.tell(job, word.standing, word.seen)
-        leave = self._neighbours.yielding(job, now_s=now_s)
+        leave = self._neighbours.yielding(job, now_s=now_s) + self._in_the_way(word)
         if granted.gpu_type or self._neighbours.may_grow(job, now_s=now_s):
             return granted
         return replace(
             granted, workers=min(granted.workers, word.decision.requested - len(leave)), leave=leave
         )
+
+    def _in_the_way(self, word: Word) -> tuple[str, ...]:
+        """The job's workers that scatter a guarantee of several GPUs a worker; looked at once a minute."""
+        job, now_s = word.decision.job, word.decision.at_s
+        scattered = self._scattered.of(word.standing.id, self._sittings, self.terms.budget, now_s=now_s)
+        there = {worker.id for worker in word.seen.pool.workers if worker.phase is not WorkerPhase.DRAINING}
+        leave = tuple(name for name in scattered if name in there)
+        if leave:
+            self._neighbours.keep_away(job, now_s=now_s)
+        return leave
+
+    def _sittings(self) -> list[Sitting]:
+        return [told.sitting() for told in self._told.values()]
 
     def lend(self, gpu_type: str, gpus: float) -> None:
         """So many GPUs are with the batch pool: nobody grows into them until it has given them back."""

@@ -35,7 +35,9 @@ class Neighbours:
     def tell(self, job: str, standing: Standing, seen: Observation) -> None:
         """Where the job's workers are, and how long the steps of those with a guarantee take."""
         if standing.gpus_per_worker >= 1:
-            return self.forget(job)
+            self._present.pop(job, None)
+            self._pairs.pop(job, None)
+            return
         present = _Present(standing.guaranteed > 0)
         for worker in seen.pool.workers:
             if worker.node and worker.phase is WorkerPhase.READY:
@@ -43,7 +45,6 @@ class Neighbours:
         self._present[job] = present
         if present.guaranteed:
             self._pairs[job] = self._measured(job, present, seen)
-        return None
 
     def yielding(self, job: str, *, now_s: float) -> tuple[str, ...]:
         """The workers of a job without a guarantee that have to go: beside one that they slow down."""
@@ -58,8 +59,12 @@ class Neighbours:
         }
         gone = tuple(worker for node in sorted(disturbed) for worker in present.by_node.get(node, ()))
         if gone:
-            self._away_until_s[job] = now_s + AWAY_S
+            self.keep_away(job, now_s=now_s)
         return gone
+
+    def keep_away(self, job: str, *, now_s: float) -> None:
+        """The job had to give up workers because of where they were."""
+        self._away_until_s[job] = now_s + AWAY_S
 
     def may_grow(self, job: str, *, now_s: float) -> bool:
         """Whether the job may have more: not for a while after it had to yield."""
