@@ -258,6 +258,7 @@ def _types(state: FleetState) -> list[FleetTypeView]:
             price=budget.price(kind),
             wished=wished.get(kind, 0.0),
             held=held.get(kind, 0.0),
+            batch=state.batch.get(kind, 0.0),
             contended=kind in state.plan.contended,
             shadow_price=state.plan.prices.get(kind, 0.0),
         )

@@ -226,6 +226,8 @@ class FleetTypeView(View):
     wished: float
     held: float
     """In use, or given."""
+    batch: float
+    """With the batch pool, until a job needs them."""
     contended: bool
     shadow_price: float
     """Weighted satisfaction that one more would add."""

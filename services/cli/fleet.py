@@ -138,11 +138,14 @@ def _read(file: Path) -> Any:
 
 
 def _types(document: dict[str, Any]) -> Table:
-    columns = ("GPU type", "there", "lost", "wished", "held", "contended", "one more is worth")
+    columns = ("GPU type", "there", "lost", "wished", "held", "batch", "contended", "one more is worth")
     return table_of(
         columns,
         [
-            (t["gpu_type"], t["gpus"], t["lost"], t["wished"], t["held"], t["contended"], t["shadow_price"])
+            (
+                *(t["gpu_type"], t["gpus"], t["lost"], t["wished"], t["held"], t["batch"]),
+                *(t["contended"], t["shadow_price"]),
+            )
             for t in document["types"]
         ],
     )

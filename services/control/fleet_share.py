@@ -144,6 +144,10 @@ class FleetShare:
         """So many GPUs are with the batch pool: nobody grows into them until it has given them back."""
         self._batch[gpu_type] = gpus
 
+    def batch(self) -> dict[str, float]:
+        """GPUs of each type that are with the batch pool."""
+        return dict(self._batch)
+
     def idle(self, gpu_type: str) -> float:
         """GPUs of a type that no job has, wishes for or is to find free: what a batch pool may have.
 

@@ -48,6 +48,8 @@ class FleetState:
     asked: Mapping[JobId, int]
     lent: Mapping[JobId, int]
     """By job, workers of its guarantee that others may have."""
+    batch: Mapping[str, float]
+    """By type, GPUs that the batch pool has."""
     trouble: str = ""
 
 
@@ -155,7 +157,13 @@ class FleetDesk:
         trouble = self._trouble or self.share.unknown or self.share.trouble or batch
         share = self.share
         return FleetState(
-            share.terms.budget, share.plan(), share.held(), share.asked(), share.loans(), trouble
+            share.terms.budget,
+            share.plan(),
+            share.held(),
+            share.asked(),
+            share.loans(),
+            share.batch(),
+            trouble,
         )
 
     def admission(

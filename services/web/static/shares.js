@@ -57,7 +57,7 @@ export class Shares {
     if (!share) return;
     this.share = share;
     this.look();
-    const kinds = ["GPU type", "There", "Lost", "Wished", "Held", "Contended", "Short ahead", "One more is worth"];
+    const kinds = ["GPU type", "There", "Lost", "Wished", "Held", "Batch", "Contended", "Short ahead", "One more is worth"];
     const jobs = ["Job", "GPU type", "Asked", "Share", "Held", "Guaranteed", "Lent", "Satisfied", "Bound by", "Worker"];
     replace(
       this.element,
@@ -67,7 +67,7 @@ export class Shares {
         "GPU types",
         kinds,
         share.types.map((one) =>
-          row(kinds, one.gpu_type, [number(one.gpus), number(one.lost), number(one.wished), number(one.held), one.contended ? h("b.bad-text", {}, "yes") : "no", shortAhead(this.ahead.get(one.gpu_type)), number(one.shadow_price)]),
+          row(kinds, one.gpu_type, [number(one.gpus), number(one.lost), number(one.wished), number(one.held), number(one.batch), one.contended ? h("b.bad-text", {}, "yes") : "no", shortAhead(this.ahead.get(one.gpu_type)), number(one.shadow_price)]),
         ),
       ),
       table(
