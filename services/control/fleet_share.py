@@ -65,7 +65,8 @@ class FleetShare:
         self._wished: dict[str, float] = defaultdict(float)
         self._batch: dict[str, float] = {}
         self._since_s: float | None = None
-        self._shares: dict[JobId, Configuration] | None = None
+        self._plan: FleetPlan | None = None
+        self._shares: dict[JobId, Configuration] = {}
         self._epoch = 0
         self.terms = terms
 
@@ -78,7 +79,7 @@ class FleetShare:
     def terms(self, terms: FleetTerms) -> None:
         self._terms = terms
         self._there, self._declared = terms.budget.gpus, terms.budget.declared
-        self._shares = None
+        self._plan = None
 
     def forget(self, job: str) -> None:
         """This controller does not decide for the job any more."""
@@ -177,8 +178,17 @@ class FleetShare:
         return {told.id: told.loan for told in self._told.values() if told.word.standing.guaranteed}
 
     def plan(self) -> FleetPlan:
-        """Who would get what by the latest wishes. Raises InvalidFleet."""
+        """Who is to get what: as it was last worked out for the jobs there are, else by the latest wishes.
+
+        Whoever looks at the fleet does not make the programme run once more. Raises InvalidFleet.
+        """
+        ids = {told.id for told in self._told.values()}
+        if self._plan is not None and self._contended() and {one.job for one in self._plan.allotments} == ids:
+            return self._plan
         return share(self.terms.budget, self.wishes(), self.terms.tenants, rules=self.terms.rules)
+
+    def _contended(self) -> bool:
+        return any(wished > self._there.get(kind, 0) for kind, wished in self._wished.items())
 
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""
@@ -237,8 +247,8 @@ class FleetShare:
         back = self._taken_back(word)
         if back is not None:
             return back
-        if all(wished <= self._there.get(kind, 0) for kind, wished in self._wished.items()):
-            self.trouble = ""
+        if not self._contended():
+            self.trouble, self._plan = "", None
             return self._homewards(word) or Grant(free)
         given = self._shared(word)
         if given is None:
@@ -291,12 +301,13 @@ class FleetShare:
         """The job's share, worked out once an interval: not for every job anew. None where it cannot be."""
         epoch, job = floor(word.decision.at_s / self._interval_s), word.standing.id
         try:
-            if self._shares is None or self._epoch != epoch or job not in self._shares:
-                self._shares = {one.job: one.given for one in self.plan().allotments}
-                self._epoch = epoch
+            if self._plan is None or self._epoch != epoch or job not in self._shares:
+                self._plan, self._epoch = None, epoch
+                self._plan = self.plan()
+                self._shares = {one.job: one.given for one in self._plan.allotments}
             self.trouble = ""
         except InvalidFleet as error:
-            self._shares, self.trouble = None, str(error)
+            self.trouble = str(error)
             return None
         return self._shares[job] or NOTHING
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from estimator.fleet import Budget, Configuration, JobId, Standing
+import pytest
+
+from estimator.fleet import Budget, Configuration, FleetPlan, JobId, Standing, share
 from services.actuator.memory_pool import MemoryPool
 from services.actuator.typed_pool import TypedPool
 from services.control.fleet_share import FleetShare, FleetTerms
@@ -226,3 +229,19 @@ async def test_a_job_that_is_late_already_wishes_for_what_drains_its_backlog_in_
     # 45,000 samples in a quarter of an hour are 50/s: three workers, not the ten that would drain at once.
     assert await fleet.asked("ads") == {"a100": 3}
     assert await fleet.asked("feed") == {"a100": 5}
+
+
+async def test_looking_at_the_fleet_does_not_run_the_programme_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = await crowded()
+    await fleet.ticks(1)
+    shared: list[FleetPlan] = []
+
+    def counting(*arguments: Any, **options: Any) -> FleetPlan:
+        shared.append(share(*arguments, **options))
+        return shared[-1]
+
+    monkeypatch.setattr("services.control.fleet_share.share", counting)
+    seen = [fleet.share.plan() for _ in range(3)]
+
+    assert shared == []
+    assert seen[0].contended
