@@ -134,7 +134,8 @@ def test_a_type_that_a_job_may_use_needs_a_pool() -> None:
 def test_nodes_come_from_one_place() -> None:
     with pytest.raises(ValidationError, match="read from `platform`"):
         FleetSettings.model_validate({"gpu_types": {"a100": {"gpus": 4}}, "platform": {"kind": "ray"}})
-    assert FleetSettings.model_validate({"gpu_types": {"a100": {"price": 4}}, "platform": {"kind": "ray"}})
+    priced = FleetSettings.model_validate({"gpu_types": {"a100": {"price": 4}}, "platform": {"kind": "ray"}})
+    assert priced.terms() is None
 
 
 def test_a_batch_pool_needs_a_command_and_somebody_who_sizes_it() -> None:
