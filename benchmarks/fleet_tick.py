@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from estimator.fleet import Budget, FleetPlan, Standing, share
+from estimator.fleet import Budget, Configuration, FleetPlan, Standing, Wish, share
 from estimator.rules.penstock import penstock
-from estimator.throughput import GpuTypes
 from forecasting.fleet import Fleet
 from forecasting.forecast import Forecast
 from forecasting.grid import Grid
 from forecasting.history import TrafficHistory
-from services.control.fleet_wish import Word, wish_of
-from services.control.loop import JobLoop, Ports, Tick
+from services.control.loop import JobLoop, Ports
 from services.control.types import Decision
 from services.simulator.arrivals import Arrivals
 from services.simulator.plant import Plant
@@ -109,9 +107,9 @@ def whole_tick(options: argparse.Namespace) -> Flat:
                 said.clear()
                 said.update(forecasts.forecast({job.name: job.meter.history() for job in jobs}))
         with _Timed("loops", spent):
-            ticks = [run_now(job.loop.tick()) for job in jobs]
+            decisions = [run_now(job.loop.tick()).decision for job in jobs]
         with _Timed("fleet", spent):
-            plan = _shared(jobs, ticks, budget)
+            plan = _shared(jobs, decisions, budget)
         print(second, {name: round(value, 2) for name, value in spent.items()}, plan.method, flush=True)
         if second > TICKS_S[0]:
             slowest |= {name: max(value, slowest.get(name, 0.0)) for name, value in spent.items()}
@@ -147,28 +145,22 @@ def _job(number: int, seed: int, said: dict[str, Forecast]) -> Job:
     return Job(name, loop, world, meter)
 
 
-def _shared(jobs: list[Job], ticks: list[Tick], budget: Budget) -> FleetPlan:
-    """What the fleet makes of a tick's decisions: the live wishes, of jobs that could run on every type."""
+def _shared(jobs: list[Job], decisions: list[Decision | None], budget: Budget) -> FleetPlan:
+    """What the fleet makes of a tick's decisions."""
     wishes = []
-    for number, (job, tick) in enumerate(zip(jobs, ticks, strict=True)):
-        assert tick.decision is not None
-        assert tick.seen is not None
+    for number, (job, decision) in enumerate(zip(jobs, decisions, strict=True)):
+        assert decision is not None
         home = KINDS[number % len(KINDS)]
-        standing = Standing(
-            job.name, weight=1.0 + number % 3, guaranteed=2, gpu_types=(home, *_others(home)), workers_max=32
+        curve = job.world.curve[: job.world.plant.most_workers + 1] / SPEEDS[home]
+        curves = {kind: curve * speed for kind, speed in SPEEDS.items()}
+        demand = float(curves[home][decision.planned])
+        counts = {kind: min(int(np.searchsorted(c, demand)), len(c) - 1) for kind, c in curves.items()}
+        standing = Standing(job.name, weight=1.0 + number % 3, guaranteed=2, gpu_types=(home, *_others(home)))
+        told = {kind: tuple(c[: counts[kind] + 2].tolist()) for kind, c in curves.items()}
+        wishes.append(
+            Wish(standing, counts, told, demand, Configuration(home, decision.requested), preferred=home)
         )
-        decision = _with_rates(tick.decision, home)
-        wishes.append(wish_of(Word(decision, standing, tick.seen, 60.0, home, KINDS)))
     return share(budget, wishes)
-
-
-def _with_rates(decision: Decision, home: str) -> Decision:
-    """As after a profile on every type: what was seen is of the home, the others borrow from it."""
-    throughput = decision.state.throughput
-    rates = {kind: 1000.0 * speed / SPEEDS[home] for kind, speed in SPEEDS.items()}
-    seen = GpuTypes(dict(zip((home,), throughput.types.models.values(), strict=False)))
-    known = replace(throughput, types=seen, gpu_type=home, guess=replace(throughput.guess, lone_rates=rates))
-    return replace(decision, state=replace(decision.state, throughput=known))
 
 
 def _others(home: str) -> tuple[str, ...]:
