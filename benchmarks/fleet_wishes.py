@@ -23,7 +23,7 @@ Flat = dict[str, float]
 
 
 def wish_time(options: argparse.Namespace) -> Flat:
-    """CPU-seconds for the wishes of 1,000 jobs on 4 types, up to 32 workers each: one seen, three borrowed."""
+    """CPU-seconds for the wishes of 1,000 jobs on 4 types of up to 32 workers: one seen, three borrowed."""
     del options
     pool = PoolState(WORKERS, by_type=dict.fromkeys(SPEEDS, 0) | {"a100": WORKERS})
     seen = Observation("job", 1000.0, TrafficReading(1000.0, 8000.0, 8000.0, 0, 0.0), pool, (), 1)
