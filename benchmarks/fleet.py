@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.fleet_parts import borrowed_curves, multiplexing, programme_time
 from benchmarks.fleet_tick import whole_tick
+from benchmarks.fleet_wishes import wish_time
 from services.simulator.fleet.builtin import builtin_fleet
 from services.simulator.fleet.contest import POLICIES, judge_fleet
 from services.simulator.fleet.figures import FleetFigures
@@ -72,6 +73,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Flat]] = {
     "borrowed": borrowed_curves,
     "programme": programme_time,
     "tick": whole_tick,
+    "wishes": wish_time,
 }
 
 

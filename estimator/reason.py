@@ -42,6 +42,8 @@ class Reason(StrEnum):
     """All pools together were resized as often as they may be in an hour."""
     FLEET_SHARE = "fleet_share"
     """Together the jobs want more GPUs than the fleet has: this is the job's share, or what is free of it."""
+    FLEET_MOVE = "fleet_move"
+    """The fleet has room for the job on another GPU type: it moves there."""
     AT_REACH = "at_reach"
     """No pool near this size has been seen: it grows step by step, so that C(n) need not be guessed."""
     NO_GAIN = "no_gain"

@@ -49,6 +49,10 @@ class GroupPrior:
     spread: float
     """How far apart the group's jobs are: the standard deviation of the logarithm of a lone worker's rate."""
 
+    def from_hour(self, hour: int) -> tuple[float, ...]:
+        """The day's shape, beginning with this hour of the day."""
+        return self.daily[hour:] + self.daily[:hour]
+
     @property
     def capacity(self) -> Capacity:
         """C(n) to start with: a lone worker's rate, and the contention that makes its ceiling batch/D."""

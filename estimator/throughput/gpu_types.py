@@ -45,6 +45,13 @@ class GpuTypes:
         kind = window.gpu_type
         return GpuTypes({**self.models, kind: self.of(kind, guess).seen(window)})
 
+    def knows(self, gpu_type: str, guess: Guess) -> bool:
+        """Whether a lone worker's rate on this type was seen, profiled or stated: not only assumed."""
+        own = self.models.get(gpu_type)
+        if own is not None and own.knowledge.rows:
+            return True
+        return gpu_type in guess.lone_rates or any(one.gpu_type == gpu_type for one in guess.profile)
+
     def of(self, gpu_type: str, guess: Guess) -> ThroughputModel:
         """What is known of a type: what was seen, else what another type lends, else the guess."""
         own = self.models.get(gpu_type)

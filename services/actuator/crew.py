@@ -66,7 +66,14 @@ class Crew:
     """
 
     def __init__(
-        self, job: str, platform: Platform, *, backoff: Backoff, drain_s: float, starts_per_pass: int = 8
+        self,
+        job: str,
+        platform: Platform,
+        *,
+        backoff: Backoff,
+        drain_s: float,
+        starts_per_pass: int = 8,
+        names: str = "w",
     ) -> None:
         self.failures = 0
         self.lead_times = LeadTimes()
@@ -74,6 +81,7 @@ class Crew:
         self._backoff = backoff
         self._drain_s = drain_s
         self._starts_per_pass = starts_per_pass
+        self._names = names
         self._members: dict[str, Member] = {}
         self._vacancies: list[Vacancy] = []
         self._tidied_s = 0.0
@@ -244,7 +252,7 @@ class Crew:
         intent = self._platform.reserve(intent, len(due))
         for number, place in enumerate(due, start=first):
             self._vacancies.remove(place)
-            self._start(f"w-{number}", place, now)
+            self._start(f"{self._names}-{number}", place, now)
         return intent
 
     def _start(self, worker: str, place: Vacancy, now: Moment) -> None:

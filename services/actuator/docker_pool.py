@@ -57,5 +57,6 @@ class DockerPool(ChargedPool):
             backoff=self._tending.backoff,
             drain_s=self._tending.drain_s,
             starts_per_pass=_STARTS_PER_PASS,
+            names=self._tending.names,
         )
         return ChargedSupervision(self._job, platform, intents, crew)

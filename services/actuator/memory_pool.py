@@ -39,6 +39,7 @@ class MemoryPool:
         drain_s: float = 0.0,
         lifetime_s: Callable[[], float] | None = None,
         restart_s: float = 1.0,
+        names: str = "w",
     ) -> None:
         if not restart_s > 0:  # else a worker that dies at once would be replaced for ever at one moment
             raise ValueError(f"restart_s is {restart_s}; it must be above 0")
@@ -47,6 +48,7 @@ class MemoryPool:
         self._drain_s = drain_s
         self._lifetime_s = lifetime_s
         self._restart_s = restart_s
+        self._names = names
         self._requested = 0
         self._fence = 0
         self._started = 0
@@ -93,7 +95,7 @@ class MemoryPool:
     def _fill(self, now_s: float) -> None:
         for _ in range(self._requested - len(self._staying())):
             self._started += 1
-            worker = f"w-{self._started}"
+            worker = f"{self._names}-{self._started}"
             self._workers[worker] = Worker(worker, WorkerPhase.STARTING, now_s)
             self._push(now_s + self._startup_s(), _Event.READY, worker)
             if self._lifetime_s is not None:

@@ -132,7 +132,13 @@ class ProcessPool(TendedPool["_Running"]):
         logs = WorkerLogs(self._files.directory / "logs")
         launcher = Launcher(self._command, self._files, logs, owner_fd=pipe[0] if pipe else None)
         platform = ProcessPlatform(self._files, logs, launcher)
-        crew = Crew(self._job, platform, backoff=self._tending.backoff, drain_s=self._tending.drain_s)
+        crew = Crew(
+            self._job,
+            platform,
+            backoff=self._tending.backoff,
+            drain_s=self._tending.drain_s,
+            names=self._tending.names,
+        )
         supervision = Supervision(self._job, self._files, platform, crew)
         return _Running(crew=crew, supervision=supervision, pipe=pipe)
 

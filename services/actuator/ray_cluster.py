@@ -29,6 +29,12 @@ class RayCluster:
                 f"no Ray cluster answers at {address}: {error}; mend pool.ray.address"
             ) from error
 
+    def nodes(self) -> list[dict[str, Any]]:
+        """Every node, those that have died included. Raises PoolUnavailable."""
+        with _translated("the nodes"):
+            found: list[dict[str, Any]] = ray.nodes()
+        return found
+
     def keeper(self, name: str, kind: type, *arguments: object, **options: object) -> Any:
         """The detached actor of that name, made when it is not there. It outlives this process."""
         with _translated(f"actor {name}"):

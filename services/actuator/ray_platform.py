@@ -15,6 +15,7 @@ from services.actuator.launcher import WorkerCommand
 from services.actuator.platform import Exit, Sight, WorkerFacts
 from services.actuator.ray_actors import DemandKeeper, KeeperSight, RecordKeeper, WorkerKeeper
 from services.actuator.ray_cluster import RayCluster
+from services.actuator.ray_nodes import GPU_TYPE_RESOURCE
 from services.control.errors import PoolUnavailable
 
 _CHARGE = TypeAdapter(Charge)
@@ -35,11 +36,18 @@ class ActorSpec:
     gpus: float = 1.0
     """May be a part of one."""
     cpus: float = 1.0
+    gpu_type: str = ""
+    """As Ray names it; any when empty."""
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Of the node's own resources, a trace of the one that stands for its type of GPU."""
+        return {f"{GPU_TYPE_RESOURCE}{self.gpu_type}": 0.001} if self.gpu_type else {}
 
     @property
     def bundle(self) -> dict[str, float]:
         """What one worker needs, in the autoscaler's words."""
-        needed = {"GPU": self.gpus, "CPU": self.cpus}
+        needed = {"GPU": self.gpus, "CPU": self.cpus, **self.resources}
         return {name: amount for name, amount in needed.items() if amount > 0}
 
 
@@ -134,7 +142,13 @@ class RayPlatform:
         spec = self._spec
         command = WorkerCommand(self._job, spec.command, spec.env).line(worker.id)
         self._actors[worker.id] = self._cluster.keeper(
-            name, WorkerKeeper, command, dict(spec.env), num_gpus=spec.gpus, num_cpus=spec.cpus
+            name,
+            WorkerKeeper,
+            command,
+            dict(spec.env),
+            num_gpus=spec.gpus,
+            num_cpus=spec.cpus,
+            resources=spec.resources,
         )
         self._log.info("worker_started", worker=worker.id, actor=name, strikes=worker.strikes)
         return facts

@@ -38,5 +38,11 @@ class RayPool(ChargedPool):
         cluster = RayCluster(self._address)
         charges = RayCharges(cluster, self._job)
         platform = RayPlatform(self._job, self._spec, cluster, charges)
-        crew = Crew(self._job, platform, backoff=self._tending.backoff, drain_s=self._tending.drain_s)
+        crew = Crew(
+            self._job,
+            platform,
+            backoff=self._tending.backoff,
+            drain_s=self._tending.drain_s,
+            names=self._tending.names,
+        )
         return ChargedSupervision(self._job, platform, charges, crew)

@@ -24,6 +24,8 @@ class Tending:
     poll_s: float = 0.1
     """Between two passes."""
     now: Callable[[], Moment] = Moment.now
+    names: str = "w"
+    """What the names of workers begin with: no two pools of one job may use the same."""
 
 
 @dataclass(slots=True, kw_only=True)

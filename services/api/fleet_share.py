@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Body
@@ -11,6 +12,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, StringConstraints
 from estimator.fleet import InvalidFleet, Standing
 from estimator.fleet.admission import Admission, Outcome
 from estimator.fleet.budget_what_if import BudgetWhatIf
+from estimator.fleet.contention import TypeAhead
 from estimator.fleet.plan import Allotment
 from services.api.actions import Request
 from services.api.dependencies import Operator, Viewer
@@ -18,11 +20,12 @@ from services.api.examples import ADMISSION, FEWER_NODES
 from services.api.principal import Principal
 from services.api.problems import ApiProblem, Kind
 from services.api.site import Site, TheSite
-from services.api.views import AllotmentView, FleetShareView, FleetTypeView
+from services.api.views import AllotmentView, FleetShareView, FleetTypeView, WorkerAdviceView
 from services.clock import SystemClock
 from services.controller.fleet_desk import FleetState, newcomer
 from services.controller.views.view import View
-from services.settings.job import JOB_ID
+from services.settings.job import JOB_ID, JobSettings
+from services.store.job_record import JobRecord
 
 router = APIRouter(prefix="/v1/fleet", tags=["fleet"])
 
@@ -42,8 +45,12 @@ class AdmissionRequest(Request):
         dict[GpuName, Annotated[float, Field(gt=0, le=1e12)]], Field(min_length=1, max_length=20)
     ]
     """Samples/s of a lone worker, by the GPU types it may run on; the first holds its guarantee."""
-    hourly_per_s: Annotated[list[Rate], Field(min_length=1, max_length=168)]
+    hourly_per_s: Annotated[list[Rate], Field(default_factory=list, max_length=168)]
     """Traffic by hour from now on; it repeats until a week is full."""
+    mean_per_s: Rate | None = None
+    """Mean traffic, in the place of `hourly_per_s`: its day has the shape that the group's days have."""
+    group: Annotated[str, StringConstraints(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    """Same owner, same model: jobs that are there and tell what this one will be like."""
     tenant: Annotated[str, StringConstraints(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     weight: Annotated[NonNegativeFloat, Field(le=1e6)] = 1.0
     guaranteed: Annotated[int, Field(ge=0, le=10_000)] = 0
@@ -108,6 +115,25 @@ class FewerNodesView(View):
     """By GPU type, what one more GPU would then be worth."""
 
 
+class TypeAheadView(View):
+    """GPUs of one type over the hours to come."""
+
+    gpu_type: str
+    gpus: int
+    """There now."""
+    wished: list[float]
+    """By hour, what the jobs on it would take if each were alone."""
+    short_in_h: int | None
+    """Hours until more is wished than there is; null where that is not in sight."""
+
+
+class FleetAheadView(View):
+    """Contention as it is forecast."""
+
+    from_s: float
+    types: list[TypeAheadView]
+
+
 @router.post("/admission")
 async def ask_admission(
     who: Operator,
@@ -130,14 +156,25 @@ async def ask_admission(
             job.gpus_per_worker,
             workers_max=job.workers_max,
         )
-        wanted = newcomer(standing, job.rates, job.hourly_per_s, slo_s=job.fresh_within_s)
         now_s = SystemClock().now_s()
+        hourly = job.hourly_per_s or _hourly(job, site, jobs, now_s)
+        wanted = newcomer(standing, job.rates, hourly, slo_s=job.fresh_within_s)
         answer = await asyncio.to_thread(site.controller.fleet.admission, wanted, jobs, now_s=now_s)
     except InvalidFleet as error:
         raise ApiProblem(Kind.CONFLICT, str(error)) from error
     if answer is None:
         raise _no_fleet()
     return _admission(answer)
+
+
+def _hourly(job: AdmissionRequest, site: Site, jobs: Mapping[str, JobSettings], now_s: float) -> list[float]:
+    """A day of the group's shape from now on, at the mean that was given. Raises InvalidFleet."""
+    if job.mean_per_s is None:
+        raise InvalidFleet("the job's traffic is not given: hourly_per_s, or mean_per_s and a group")
+    prior = site.controller.fleet.prior(job.group, next(iter(job.rates)), jobs)
+    if prior is None:
+        raise InvalidFleet(f"nothing is known of group {job.group!r}: give the job's traffic as hourly_per_s")
+    return [job.mean_per_s * share for share in prior.from_hour(int(now_s // 3600) % 24)]
 
 
 @router.post("/what-if")
@@ -155,6 +192,27 @@ async def ask_fewer_nodes(
     if answer is None:
         raise _no_fleet()
     return _fewer(answer)
+
+
+@router.get("/ahead")
+async def read_ahead(who: Viewer, site: TheSite) -> FleetAheadView:
+    """How many GPUs of each type will be wished in each of the next 24 hours, and when there are too few.
+
+    From forecasts where they reach, then from what past weeks were like.
+    """
+    _good_for_all(who)
+    jobs = {name: record.settings for name, record in site.controller.jobs.items()}
+    now_s = SystemClock().now_s()
+    answer = await asyncio.to_thread(site.controller.fleet.ahead, jobs, now_s=now_s)
+    if answer is None:
+        raise _no_fleet()
+    return FleetAheadView(from_s=now_s, types=[_type_ahead(one) for one in answer])
+
+
+def _type_ahead(one: TypeAhead) -> TypeAheadView:
+    return TypeAheadView(
+        gpu_type=one.gpu_type, gpus=one.gpus, wished=list(one.wished), short_in_h=one.short_from
+    )
 
 
 def _good_for_all(who: Principal) -> None:
@@ -200,6 +258,7 @@ def _types(state: FleetState) -> list[FleetTypeView]:
             price=budget.price(kind),
             wished=wished.get(kind, 0.0),
             held=held.get(kind, 0.0),
+            batch=state.batch.get(kind, 0.0),
             contended=kind in state.plan.contended,
             shadow_price=state.plan.prices.get(kind, 0.0),
         )
@@ -223,7 +282,16 @@ def _allotment(state: FleetState, allotment: Allotment, site: Site) -> Allotment
         satisfaction=allotment.satisfaction,
         binding=allotment.binding,
         worth=dict(allotment.worth),
+        worker=None if record is None else _worker(site, record),
     )
+
+
+def _worker(site: Site, record: JobRecord) -> WorkerAdviceView | None:
+    """What one of its workers should be made of; None where nobody can tell."""
+    shape = site.controller.fleet.advice(record.name, record.settings)
+    if shape is None:
+        return None
+    return WorkerAdviceView(advice=shape.advice, gpu_share=shape.gpu_share, cores=shape.cores)
 
 
 def _admission(answer: Admission) -> AdmissionView:

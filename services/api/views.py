@@ -156,9 +156,20 @@ class FleetTypeView(View):
     wished: float
     held: float
     """In use, or given."""
+    batch: float
+    """With the batch pool, until a job needs them."""
     contended: bool
     shadow_price: float
     """Weighted satisfaction that one more would add."""
+
+
+class WorkerAdviceView(View):
+    """What a worker should be made of so that a sample costs least and input is not the bottleneck."""
+
+    advice: str
+    """`add_cores` where the GPU waits for input; `right` where nothing is to be changed."""
+    gpu_share: float
+    cores: int
 
 
 class AllotmentView(View):
@@ -182,6 +193,8 @@ class AllotmentView(View):
     binding: str
     worth: dict[str, float]
     """By GPU type: satisfaction that one more GPU would add."""
+    worker: WorkerAdviceView | None
+    """Null where the workers do not report their steps, or `fleet.cores` is not given."""
 
 
 class FleetShareView(View):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -14,6 +14,8 @@ from rich.table import Table
 from services.cli.client import WHAT_IF_TIMEOUT_S
 from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, share, show, table_of
 from services.control.errors import ControlError
+from services.controller.fleet_source import nodes_from
+from services.settings.fleet import PlatformSettings
 
 fleet = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 """The group; each command is a function below."""
@@ -48,6 +50,14 @@ def show_fleet(*, server: Server = SERVER, ca_file: CaFile = None, as_json: AsJs
     for words in filter(None, (document["note"], document["trouble"])):
         console.print(words, style="yellow", markup=False)
     return None
+
+
+@fleet.command("ahead")
+def ahead(*, server: Server = SERVER, ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """How many GPUs of each type will be wished over the next day, and when there are too few."""
+    with asking_server("fleet ahead", server, ca_file) as client:
+        document = client.ask("GET", "/v1/fleet/ahead", timeout_s=WHAT_IF_TIMEOUT_S).document
+    show(document, as_json, _ahead)
 
 
 @fleet.command("admit")
@@ -91,6 +101,10 @@ def without(
 @fleet.command("discover")
 def discover(
     *,
+    platform: Annotated[
+        Literal["kubernetes", "ray"], typer.Option(help="What runs the workers.")
+    ] = "kubernetes",
+    ray_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="The Ray cluster.")] = "auto",
     kubeconfig: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="How to reach the cluster; as kubectl finds it by default."),
@@ -99,14 +113,13 @@ def discover(
         str, typer.Option(help="Which of the kubeconfig's contexts; the current by default.")
     ] = "",
 ) -> None:
-    """Print the GPUs of a Kubernetes cluster as a fleet file, from the labels of its nodes."""
+    """Print the GPUs of a cluster as a fleet file, from its nodes' labels (Kubernetes) or resources (Ray).
+
+    A controller reads them itself where `fleet.platform` says so.
+    """
+    terms = PlatformSettings(kind=platform, kubeconfig=kubeconfig, context=context, ray_address=ray_address)
     try:
-        from services.actuator.kubernetes_nodes import nodes_of_cluster  # noqa: PLC0415 - needs an extra
-    except ModuleNotFoundError as error:
-        typer.echo(f"penstock fleet discover: {error}; install the extra `kubernetes`", err=True)
-        raise typer.Exit(2) from error
-    try:
-        contents = asyncio.run(nodes_of_cluster(kubeconfig, context))
+        contents = asyncio.run(nodes_from(terms))
     except ControlError as error:
         typer.echo(f"penstock fleet discover: {error}", err=True)
         raise typer.Exit(3) from error
@@ -125,11 +138,14 @@ def _read(file: Path) -> Any:
 
 
 def _types(document: dict[str, Any]) -> Table:
-    columns = ("GPU type", "there", "lost", "wished", "held", "contended", "one more is worth")
+    columns = ("GPU type", "there", "lost", "wished", "held", "batch", "contended", "one more is worth")
     return table_of(
         columns,
         [
-            (t["gpu_type"], t["gpus"], t["lost"], t["wished"], t["held"], t["contended"], t["shadow_price"])
+            (
+                *(t["gpu_type"], t["gpus"], t["lost"], t["wished"], t["held"], t["batch"]),
+                *(t["contended"], t["shadow_price"]),
+            )
             for t in document["types"]
         ],
     )
@@ -147,17 +163,30 @@ def _jobs(document: dict[str, Any]) -> Table:
         "lent",
         "satisfied",
         "bound by",
+        "worker",
     )
     return table_of(
         columns,
         [
             (
                 *(j["job"], j["tenant"], j["gpu_type"], j["asked"], j["share"], j["held"], j["guaranteed"]),
-                *(j["lent"], share(j["satisfaction"]), j["binding"]),
+                *(j["lent"], share(j["satisfaction"]), j["binding"], _advice(j["worker"])),
             )
             for j in document["jobs"]
         ],
     )
+
+
+def _advice(worker: dict[str, Any] | None) -> str:
+    """What to change of a worker; nothing where it is right or nobody can tell.
+
+    >>> _advice({"advice": "add_cores", "gpu_share": 1.0, "cores": 6})
+    'add cores: 6 cores, 1 GPU'
+    """
+    if worker is None or worker["advice"] == "right":
+        return "-"
+    words = worker["advice"].replace("_", " ")
+    return f"{words}: {worker['cores']} cores, {worker['gpu_share']:g} GPU"
 
 
 def _outcomes(document: dict[str, Any]) -> Table:
@@ -176,6 +205,19 @@ def _outcomes(document: dict[str, Any]) -> Table:
             )
         )
     return table_of(("hours", "late itself", "most harmed", "bill now", "bill with it"), rows)
+
+
+def _ahead(document: dict[str, Any]) -> Table:
+    return table_of(
+        ("GPU type", "there", "wished now", "most wished", "short in hours"),
+        [
+            (
+                *(t["gpu_type"], t["gpus"], t["wished"][0], max(t["wished"])),
+                "-" if t["short_in_h"] is None else t["short_in_h"],
+            )
+            for t in document["types"]
+        ],
+    )
 
 
 def _sufferers(document: dict[str, Any]) -> Table:

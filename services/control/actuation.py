@@ -41,11 +41,13 @@ class Actuation:
     """How often in a row the same was asked for in vain; the other fields are of the latest."""
     first_at_s: float | None = None
     """When it was asked for first; None where it was once."""
+    gpu_type: str = ""
+    """Of which type, where the job has a pool for each."""
 
     @property
     def question(self) -> str:
         """What was asked for, for comparison with what was asked for before."""
-        return f"{self.before}>{self.workers}"
+        return f"{self.before}>{self.workers}{self.gpu_type and f' {self.gpu_type}'}"
 
 
 @dataclass(frozen=True, slots=True)

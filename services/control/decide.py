@@ -8,7 +8,7 @@ from statistics import fmean
 from estimator.capacity import Dealt, LearnedCapacity
 from estimator.situation import Limits, Situation, Sizing
 from estimator.throughput import Guess
-from services.control import explained, standby
+from services.control import explained, gpu_move, standby
 from services.control.bounds import bounded, limits_of, safety_numbers
 from services.control.learned import PoolMemory, Throughput
 from services.control.pool_watch import lead_time_s, pool_seen
@@ -55,9 +55,12 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     plan = bounded(
         wanted, seen, policy, limits, safety, standbys=standbys, standbys_now=_standbys_now(seen, state)
     )
-    planned, sizing, training = plan.workers, plan.sizing, plan.workers - plan.standbys
+    planned, training = plan.workers, plan.workers - plan.standbys
+    sizing = gpu_move.named(plan.sizing, seen, state)
+    release = gpu_move.may_leave(seen, planned)
     victims = () if planned == seen.pool.requested else _victims(seen, planned)
-    resize = _resize(seen, state, policy, planned, victims)
+    victims += gpu_move.left_behind(seen) if release else ()
+    resize = _resize(seen, state, policy, planned, victims, release=release)
     assignment = _assignment(seen, state, policy, training, leaving=victims if resize else ())
     notes = (
         *sizing.notes,
@@ -93,8 +96,11 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
             pool=pool,
             assignment=assignment,
             pool_failures=seen.pool.failures,
-            safety=safety if resize is None else _resized(safety, seen, planned),
+            safety=safety
+            if planned == seen.pool.requested or resize is None
+            else _resized(safety, seen, planned),
             resized=resize or state.resized,
+            gpu_type=seen.gpu_type,
         ),
         confidence=capacity.model.confidence,
         bottleneck=capacity.model.bottleneck,
@@ -183,6 +189,8 @@ def _throughput(
         if policy.learns
         else Throughput(guess=guess)
     )
+    if seen.gpu_type:  # on the way to another type, the workers to come are what is planned with
+        throughput = replace(throughput, gpu_type=seen.gpu_type)
     broken = seen.traffic.lag_s > policy.slo.fresh_within_s
     most = policy.limits.workers_max
     capacity = LearnedCapacity.of(
@@ -257,14 +265,16 @@ def _victims(seen: Observation, planned: int) -> tuple[str, ...]:
     Where the platform takes the highest numbers, those, so that they are the ones that drain;
     where it does not tell whom it takes, nobody is named.
     """
-    staying = [w for w in seen.pool.workers if w.phase in _LEAVES]
+    here = {seen.gpu_type} if seen.gpu_type else {w.gpu_type for w in seen.pool.workers}
+    staying = [w for w in seen.pool.workers if w.phase in _LEAVES and w.gpu_type in here]
     surplus = len(staying) - planned
     if surplus <= 0 or seen.victims is Victims.NONE:
         return ()
     if seen.victims is Victims.HIGHEST:
         staying.sort(key=lambda w: (_number(w.id), w.id), reverse=True)
     else:
-        staying.sort(key=lambda w: (_LEAVES[w.phase], w.started_at_s, w.id), reverse=True)
+        yielding = set(seen.yielding)
+        staying.sort(key=lambda w: (w.id in yielding, _LEAVES[w.phase], w.started_at_s, w.id), reverse=True)
     return tuple(worker.id for worker in staying[:surplus])
 
 
@@ -279,11 +289,24 @@ def _number(worker: str) -> int:
 
 
 def _resize(
-    seen: Observation, state: ControlState, policy: Policy, planned: int, victims: tuple[str, ...]
+    seen: Observation,
+    state: ControlState,
+    policy: Policy,
+    planned: int,
+    victims: tuple[str, ...],
+    *,
+    release: bool,
 ) -> PoolResize | None:
-    if planned == seen.pool.requested or policy.mode is Mode.RECOMMEND:
+    if (planned == seen.pool.requested and not release) or policy.mode is Mode.RECOMMEND:
         return None
-    return PoolResize(planned, decision_id=_decision_id(seen, state), fence=seen.fence, remove=victims)
+    return PoolResize(
+        planned,
+        decision_id=_decision_id(seen, state),
+        fence=seen.fence,
+        remove=victims,
+        gpu_type=seen.gpu_type,
+        release=release,
+    )
 
 
 def _assignment(
@@ -323,6 +346,8 @@ def _notes(seen: Observation, state: ControlState, policy: Policy, lead_time_s: 
         notes.append(Reason.SLO_BELOW_LEAD_TIME)
     if policy.mode is Mode.RECOMMEND:
         notes.append(Reason.RECOMMEND_ONLY)
+    if seen.pool.elsewhere(seen.gpu_type):
+        notes.append(Reason.FLEET_MOVE)
     return tuple(notes)
 
 

@@ -4,62 +4,37 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import floor
 
 from estimator.fleet import (
     NOTHING,
-    Budget,
     Configuration,
     FleetPlan,
     InvalidFleet,
     JobId,
-    ShareRules,
     Standing,
-    Tenants,
     Wish,
     share,
 )
-from estimator.fleet.lending import LendingTerms, Owner, loan_of
-from estimator.fleet.sharing import NO_TENANTS
-from estimator.fleet.wish import DEFAULT_RULES
-from forecasting.forecast import Forecast
-from services.control.types import Decision, Reason
+from estimator.fleet.lending import Owner, loan_of
+from estimator.situation import Slo
+from services.control.explained import heeded
+from services.control.fleet_cells import Scattered, Sitting
+from services.control.fleet_moves import Moves
+from services.control.fleet_told import FleetTerms, Grant, Told
+from services.control.fleet_wish import Word, curve_of, kinds_for, wish_of
+from services.control.neighbours import Neighbours
+from services.control.types import Decision, Observation, Reason, WorkerPhase
 
-LENDING = LendingTerms()
+__all__ = ["FleetShare", "FleetTerms", "Grant", "Told"]
 
-
-@dataclass(frozen=True, slots=True)
-class FleetTerms:
-    """What a fleet has, and how it is shared."""
-
-    budget: Budget
-    tenants: Tenants = NO_TENANTS
-    rules: ShareRules = DEFAULT_RULES
-    lending: LendingTerms = LENDING
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """The last word of one job."""
-
-    wish: Wish
-    held: int
-    """Workers whose GPUs it has, or has been given."""
-    planned: int = 0
-    """Workers that it asked for itself; the wish may hold more, kept of its guarantee."""
-    loan: int = 0
-    """Workers of its guarantee that others may have for now."""
-
-    @property
-    def kept(self) -> int:
-        """Workers whose GPUs nobody else may take: those it has, and what of its guarantee is not lent."""
-        return max(self.held, self.wish.job.guaranteed - self.loan)
-
-    @property
-    def kind(self) -> str:
-        """The type of its GPUs."""
-        return next(iter(self.wish.workers))
+WAIT_INTERVALS = 2
+"""A job that is to move waits so long for room: others may have to shrink first."""
+MOVE_PATIENCE, MOVE_PATIENCE_LEAST_S = 3.0, 300.0
+"""A move in which nobody came for so many lead times is taken back."""
+BACK_HOME = 0.9
+"""Without contention a job goes home where that leaves a tenth of the type free and is a tenth cheaper."""
 
 
 class FleetShare:
@@ -69,6 +44,9 @@ class FleetShare:
     that may grow waits until one that has to shrink has done so. In the first interval nobody grows:
     until everybody has spoken, what looks free may be in use.
 
+    A job with a pool for each GPU type may be given another type: it grows there first, into GPUs that are
+    free, and leaves what it has when those train.
+
     What is guaranteed to a job and idle is lent to the others, as far as its forecast says that it can be
     back in time; the rest is kept free for it. A job without a forecast lends nothing.
     """
@@ -76,13 +54,20 @@ class FleetShare:
     def __init__(self, terms: FleetTerms, *, interval_s: float) -> None:
         self.trouble = ""
         """Why nobody may grow, in words; empty when all is well."""
+        self.unknown = ""
+        """Why nobody knows what there is, in words: until that is known nobody grows."""
         self._interval_s = interval_s
         self._told: dict[str, Told] = {}
+        self._neighbours = Neighbours()
+        self._scattered = Scattered()
+        self._moves = Moves(wait_s=WAIT_INTERVALS * interval_s)
         # Sums over what was told, kept as it is told: a thousand jobs must not add a million numbers a tick.
         self._kept: dict[str, float] = defaultdict(float)
         self._wished: dict[str, float] = defaultdict(float)
+        self._batch: dict[str, float] = {}
         self._since_s: float | None = None
-        self._shares: dict[JobId, int] | None = None
+        self._plan: FleetPlan | None = None
+        self._shares: dict[JobId, Configuration] = {}
         self._epoch = 0
         self.terms = terms
 
@@ -95,11 +80,13 @@ class FleetShare:
     def terms(self, terms: FleetTerms) -> None:
         self._terms = terms
         self._there, self._declared = terms.budget.gpus, terms.budget.declared
-        self._shares = None
+        self._plan = None
 
     def forget(self, job: str) -> None:
         """This controller does not decide for the job any more."""
         self._tell(job, None)
+        self._moves.forget(job)
+        self._neighbours.forget(job)
         if not self._told:
             self._since_s = None
 
@@ -108,43 +95,105 @@ class FleetShare:
         for job in [job for job in self._told if job not in jobs]:
             self.forget(job)
 
-    def grant(
-        self, decision: Decision, standing: Standing, *, forecast: Forecast | None = None
-    ) -> int | None:
-        """The most workers that the job may have now; None where the fleet does not hold it back.
+    def grant(self, decision: Decision, standing: Standing, seen: Observation, slo: Slo) -> Grant | None:
+        """What the job may have now; None where the fleet does not hold it back.
 
         A job on GPUs that are not the fleet's is not the fleet's business.
         """
+        if self.unknown and Reason.RECOMMEND_ONLY not in decision.notes:
+            return Grant(decision.requested)
         kind = self._kind(decision, standing)
         if Reason.RECOMMEND_ONLY in decision.notes or kind is None:
             self.forget(decision.job)
             return None
         if self._since_s is None:
             self._since_s = decision.at_s
-        loan = self._loan(decision, standing, forecast)
-        wish = _wish(decision, standing, kind, fewest=standing.guaranteed - loan)
-        self._tell(decision.job, Told(wish, decision.requested, decision.planned, loan))
-        most = self._most(decision, standing, kind)
-        granted = min(decision.planned, max(most, 0))
-        held = max(decision.requested, granted)
-        self._tell(decision.job, replace(self._told[decision.job], held=held))
-        return None if granted >= decision.planned else granted
+        kinds = tuple(k for k in kinds_for(decision, standing, seen, kind) if k in self._declared)
+        word = Word(decision, standing, seen, slo.fresh_within_s, kind, kinds or (kind,))
+        tried = self._moves.may_try(decision.job, word.kinds, now_s=decision.at_s, always=(kind, word.home))
+        loan = self._loan(word)
+        word = replace(word, kinds=tried, kept=standing.guaranteed - loan)
+        self._tell(decision.job, Told(word, decision.requested, kind, loan))
+        granted = self._beside(word, self._granted(word))
+        self._hold(decision, granted)
+        return None if not granted.gpu_type and granted.workers >= decision.planned else granted
+
+    def _beside(self, word: Word, granted: Grant) -> Grant:
+        """The same, less the workers that slow down a guaranteed one on the GPU that they share."""
+        job, now_s = word.decision.job, word.decision.at_s
+        self._neighbours.tell(job, word.standing, word.seen)
+        leave = self._neighbours.yielding(job, now_s=now_s) + self._in_the_way(word)
+        if granted.gpu_type or self._neighbours.may_grow(job, now_s=now_s):
+            return granted
+        return replace(
+            granted, workers=min(granted.workers, word.decision.requested - len(leave)), leave=leave
+        )
+
+    def _in_the_way(self, word: Word) -> tuple[str, ...]:
+        """The job's workers that scatter a guarantee of several GPUs a worker; looked at once a minute."""
+        job, now_s = word.decision.job, word.decision.at_s
+        scattered = self._scattered.of(word.standing.id, self._sittings, self.terms.budget, now_s=now_s)
+        there = {worker.id for worker in word.seen.pool.workers if worker.phase is not WorkerPhase.DRAINING}
+        leave = tuple(name for name in scattered if name in there)
+        if leave:
+            self._neighbours.keep_away(job, now_s=now_s)
+        return leave
+
+    def _sittings(self) -> list[Sitting]:
+        return [told.sitting() for told in self._told.values()]
+
+    def lend(self, gpu_type: str, gpus: float) -> None:
+        """So many GPUs are with the batch pool: nobody grows into them until it has given them back."""
+        self._batch[gpu_type] = gpus
+
+    def batch(self) -> dict[str, float]:
+        """GPUs of each type that are with the batch pool."""
+        return dict(self._batch)
+
+    def idle(self, gpu_type: str) -> float:
+        """GPUs of a type that no job has, wishes for or is to find free: what a batch pool may have.
+
+        None in the first interval, and while nobody knows what there is: what looks idle may be in use.
+        """
+        latest_s = max((told.word.decision.at_s for told in self._told.values()), default=None)
+        unheard = self._since_s is None or latest_s is None or latest_s < self._since_s + self._interval_s
+        if self.unknown or unheard:
+            return 0.0
+        needed = 0.0
+        for told in self._told.values():
+            kept = told.gpus_kept().get(gpu_type, 0.0)
+            needed += max(kept, told.gpus_wished()) if told.word.kind == gpu_type else kept
+        return max(0.0, self._there.get(gpu_type, 0) - needed)
+
+    def stay(self, decision: Decision, grant: Grant) -> None:
+        """The move that was granted is not made: the job keeps what it has."""
+        self._moves.shun(decision.job, grant.gpu_type, now_s=decision.at_s)
+        self._hold(decision, Grant(decision.requested))
 
     def asked(self) -> dict[JobId, int]:
         """Workers that each job asked for."""
-        return {told.wish.id: told.planned for told in self._told.values()}
+        return {told.id: told.word.decision.planned for told in self._told.values()}
 
     def loans(self) -> dict[JobId, int]:
         """Workers of each job's guarantee that others may have now."""
-        return {told.wish.id: told.loan for told in self._told.values() if told.wish.job.guaranteed}
+        return {told.id: told.loan for told in self._told.values() if told.word.standing.guaranteed}
 
     def plan(self) -> FleetPlan:
-        """Who would get what by the latest wishes. Raises InvalidFleet."""
+        """Who is to get what: as it was last worked out for the jobs there are, else by the latest wishes.
+
+        Whoever looks at the fleet does not make the programme run once more. Raises InvalidFleet.
+        """
+        ids = {told.id for told in self._told.values()}
+        if self._plan is not None and self._contended() and {one.job for one in self._plan.allotments} == ids:
+            return self._plan
         return share(self.terms.budget, self.wishes(), self.terms.tenants, rules=self.terms.rules)
+
+    def _contended(self) -> bool:
+        return any(wished > self._there.get(kind, 0) for kind, wished in self._wished.items())
 
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""
-        return {told.wish.id: Configuration(told.kind, told.held) for told in self._told.values()}
+        return {told.id: Configuration(told.kind, told.held) for told in self._told.values()}
 
     def kind_of(self, job: str) -> str | None:
         """The type that a job has its GPUs of; None for one that has not spoken."""
@@ -153,7 +202,7 @@ class FleetShare:
 
     def wishes(self) -> list[Wish]:
         """The latest of every job."""
-        return [self._told[job].wish for job in sorted(self._told)]
+        return [wish_of(self._told[job].word) for job in sorted(self._told)]
 
     def _kind(self, decision: Decision, standing: Standing) -> str | None:
         """The type that the job's workers have, else may have, else the only one there is."""
@@ -167,78 +216,117 @@ class FleetShare:
             return named[0]
         return allowed[0] if len(allowed) == 1 and not seen else None
 
-    def _loan(self, decision: Decision, standing: Standing, forecast: Forecast | None) -> int:
-        """What of the guarantee may be lent, when the lead time and the forecast are as they are."""
+    def _loan(self, word: Word) -> int:
+        """What of the guarantee may be lent, when the lead time and the forecast are as they are.
+
+        Away from home all of it may, where what the job has is worth as much.
+        """
+        standing, decision, home = word.standing, word.decision, word.home
         if not standing.guaranteed:
             return 0
+        away = word.kind != home
+        curve = curve_of(word, home, standing.guaranteed)
+        if away and curve_of(word, word.kind, decision.requested)[-1] >= curve[-1]:
+            return standing.guaranteed
         before = self._told.get(decision.job)
         owner = Owner(
             standing.id,
             standing.guaranteed,
-            _curve(decision, standing.guaranteed),
-            forecast,
+            tuple(curve.tolist()),
+            heeded(word.seen.forecast),
             decision.state.pool.lead_time_s,
-            wished=decision.planned,
+            wished=0 if away else decision.planned,
             lent=0 if before is None else before.loan,
         )
         return loan_of(owner, self.terms.lending, now_s=decision.at_s).workers
 
-    def _most(self, decision: Decision, standing: Standing, kind: str) -> int:
-        there = self._there[kind]
-        others = self._kept[kind] - standing.gpus(self._told[decision.job].kept)
-        free = max(decision.requested, floor((there - others) / standing.gpus_per_worker))
+    def _granted(self, word: Word) -> Grant:
+        decision = word.decision
+        free = max(decision.requested, self._room(word, word.kind))
         if self._since_s is None or decision.at_s < self._since_s + self._interval_s:
-            return min(free, decision.requested)
-        if self._wished[kind] <= there:
-            self.trouble = ""
-            return free
-        return min(free, self._shared(decision, standing))
+            return Grant(min(free, decision.requested))
+        back = self._taken_back(word)
+        if back is not None:
+            return back
+        if not self._contended():
+            self.trouble, self._plan = "", None
+            return self._homewards(word) or Grant(free)
+        given = self._shared(word)
+        if given is None:
+            return Grant(min(free, decision.requested))
+        if not given or given.gpu_type == word.kind:
+            return Grant(min(free, given.workers))
+        return self._moved(word, given) or Grant(min(free, decision.requested))
 
-    def _shared(self, decision: Decision, standing: Standing) -> int:
-        """The job's share, worked out once an interval: not for every job anew."""
-        epoch = floor(decision.at_s / self._interval_s)
+    def _room(self, word: Word, kind: str) -> int:
+        """Workers that the job could have of a type beside what the others keep."""
+        mine = self._told[word.decision.job].gpus_kept().get(kind, 0.0)
+        left = self._there.get(kind, 0) - (self._kept[kind] - mine) - self._batch.get(kind, 0.0)
+        return max(0, floor(left / word.standing.gpus_per_worker))
+
+    def _moved(self, word: Word, given: Configuration) -> Grant | None:
+        """The other type, where it is free; None while it is not."""
+        decision = word.decision
+        if self._room(word, given.gpu_type) >= given.workers:
+            return Grant(given.workers, given.gpu_type)
+        if self._moves.waited(decision.job, given.gpu_type, now_s=decision.at_s):
+            self._moves.shun(decision.job, given.gpu_type, now_s=decision.at_s)
+        return None
+
+    def _taken_back(self, word: Word) -> Grant | None:
+        """Back to where it came from, for a job to which nobody came where it moved."""
+        decision, leaving = word.decision, word.leaving
+        moving_s = self._moves.moved_for_s(decision.job, moving=bool(leaving), now_s=decision.at_s)
+        patience_s = max(MOVE_PATIENCE * decision.state.pool.lead_time_s, MOVE_PATIENCE_LEAST_S)
+        if moving_s < patience_s:
+            return None
+        self._moves.shun(decision.job, word.kind, now_s=decision.at_s)
+        before = max(leaving, key=lambda kind: leaving[kind])
+        return Grant(leaving[before], before)
+
+    def _homewards(self, word: Word) -> Grant | None:
+        """Without contention, home: where a job was moved away from it, and it is cheaper there."""
+        if word.home == word.kind or word.leaving:
+            return None
+        wish, budget, gpus = wish_of(word), self.terms.budget, word.standing.gpus
+        workers = wish.workers[word.home]
+        cheaper = workers * budget.price(word.home) < BACK_HOME * (
+            wish.workers[word.kind] * budget.price(word.kind)
+        )
+        fits = self._wished[word.home] + gpus(workers) <= BACK_HOME * self._there.get(word.home, 0)
+        if workers and cheaper and fits and self._room(word, word.home) >= workers:
+            return Grant(workers, word.home)
+        return None
+
+    def _shared(self, word: Word) -> Configuration | None:
+        """The job's share, worked out once an interval: not for every job anew. None where it cannot be."""
+        epoch, job = floor(word.decision.at_s / self._interval_s), word.standing.id
         try:
-            if self._shares is None or self._epoch != epoch or standing.id not in self._shares:
-                self._shares = {one.job: one.given.workers for one in self.plan().allotments}
-                self._epoch = epoch
+            if self._plan is None or self._epoch != epoch or job not in self._shares:
+                self._plan, self._epoch = None, epoch
+                self._plan = self.plan()
+                self._shares = {one.job: one.given for one in self._plan.allotments}
             self.trouble = ""
         except InvalidFleet as error:
-            self._shares, self.trouble = None, str(error)
-            return decision.requested
-        return self._shares[standing.id]
+            self.trouble = str(error)
+            return None
+        return self._shares[job] or NOTHING
+
+    def _hold(self, decision: Decision, granted: Grant) -> None:
+        """What the job has from now on, as long as it is not told otherwise."""
+        told = self._told[decision.job]
+        if granted.gpu_type:
+            self._tell(decision.job, replace(told, held=granted.workers, kind=granted.gpu_type))
+            return
+        held = max(decision.requested, min(decision.planned, granted.workers))
+        self._tell(decision.job, replace(told, held=held, kind=told.word.kind))
 
     def _tell(self, job: str, told: Told | None) -> None:
         """Take in a job's word, or its silence, and keep the sums."""
         for one, sign in ((self._told.pop(job, None), -1), (told, 1)):
             if one is not None:
-                self._kept[one.kind] += sign * one.wish.job.gpus(one.kept)
-                wished = one.wish.job.gpus(one.wish.workers[one.kind])
-                self._wished[one.kind] += sign * wished
+                for kind, gpus in one.gpus_kept().items():
+                    self._kept[kind] += sign * gpus
+                self._wished[one.word.kind] += sign * one.gpus_wished()
         if told is not None:
             self._told[job] = told
-
-
-def _curve(decision: Decision, workers: int) -> tuple[float, ...]:
-    """C_low up to so many workers; flat beyond what may be extrapolated to."""
-    model = decision.state.throughput.model
-    reach = model.reach() or workers
-    return tuple(model.low(min(count, reach)) for count in range(workers + 1))
-
-
-def _wish(decision: Decision, standing: Standing, kind: str, *, fewest: int) -> Wish:
-    """What a decision comes to as a wish: its size, and what fewer workers would train of it.
-
-    The demand is what the planned workers would train: that is what the rule sized the pool for. What is
-    kept of the guarantee, `fewest`, is wished for too, so that nobody else is given it.
-    """
-    workers = max(decision.planned, fewest)
-    curve = _curve(decision, workers)
-    current = Configuration(kind, decision.requested) if decision.requested else NOTHING
-    return Wish(
-        replace(standing, gpu_types=(kind,)),  # its guarantee is held where it runs
-        {kind: workers},
-        {kind: curve},
-        max(curve[: decision.planned - decision.standbys + 1]),
-        current=current,
-        pinned=decision.reason is Reason.PAUSED,
-    )

@@ -9,9 +9,9 @@ from math import floor
 from services.control.actuation import Outcome, Settlement
 from services.control.decide import decide
 from services.control.errors import ControlError, Fenced, Rejected
-from services.control.explained import heeded
 from services.control.fleet import FleetCount
 from services.control.fleet_share import FleetShare
+from services.control.gpu_move import on_type, settled_on
 from services.control.ports import (
     Clock,
     ForecastSource,
@@ -21,6 +21,7 @@ from services.control.ports import (
     TrafficMeter,
     WorkerPool,
 )
+from services.control.safety import SAFETY_REASONS
 from services.control.standby import standing_by
 from services.control.types import (
     ControlState,
@@ -145,19 +146,21 @@ class JobLoop:
     async def _observe(self, fence: int) -> Observation:
         traffic: TrafficReading = await self._ports.meter.read()
         pool: PoolState = standing_by(await self._ports.pool.observe(), self._state.assignment)
+        gpu_type = settled_on(pool, self._state)
         able = self._ports.pool.capabilities()
         history = self._ports.meter.history()
         return Observation(
             job=self.job,
             at_s=self._ports.clock.now_s(),
             traffic=traffic,
-            pool=pool,
+            pool=pool.towards(gpu_type),
             reports=await self._ports.telemetry.reports(),
             fence=fence,
             forecast=self._ports.forecasts.forecast(history),
             history=history,
             victims=able.victims,
             can_stand_by=able.standbys,
+            gpu_type=gpu_type,
         )
 
     async def _settle_earlier(self, seen: Observation) -> None:
@@ -182,8 +185,17 @@ class JobLoop:
         share, standing = self._ports.share, self.policy.standing
         if share is None or standing is None:
             return decision
-        most = share.grant(decision, standing, forecast=heeded(seen.forecast))
-        return decision if most is None else decide(replace(seen, fleet_max=most), self._state, self.policy)
+        grant = share.grant(decision, standing, seen, self.policy.slo)
+        if grant is None:
+            return decision
+        held = replace(seen, fleet_max=grant.workers, yielding=grant.leave)
+        if not grant.gpu_type:
+            return decide(held, self._state, self.policy)
+        moved = decide(on_type(held, grant.gpu_type), self._state, self.policy)
+        if moved.planned > 0 and SAFETY_REASONS.isdisjoint(moved.notes):
+            return moved
+        share.stay(decision, grant)
+        return decide(replace(seen, fleet_max=decision.requested), self._state, self.policy)
 
     async def _record(self, decision: Decision, fence: int) -> None:
         """Before acting: a controller that dies in between finds out what it was about to do."""

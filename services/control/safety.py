@@ -35,6 +35,18 @@ class SafetyLimits:
     breaker: BreakerTerms | None = None
 
 
+SAFETY_REASONS = frozenset(
+    {
+        Reason.AT_STEP,
+        Reason.BREAKER_OPEN,
+        Reason.RESIZE_BUDGET,
+        Reason.RESIZE_RATE,
+        Reason.FLEET_RESIZE_RATE,
+    }
+)
+"""What keeps a pool from where it should go, whatever asks for that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The last resize, until it is known what became of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -94,6 +94,20 @@ class PoolState:
     """Workers that ended without being asked to, since the pool was opened."""
     trouble: str = ""
     """What keeps the pool from its size, in words for an operator; empty when all is well."""
+    by_type: Mapping[str, int] = field(default_factory=dict)
+    """What was asked for of each GPU type, where a job has a pool for each; empty where it has one pool."""
+
+    def towards(self, gpu_type: str) -> PoolState:
+        """The same to a job that is on this type, or moves there: what it asked for elsewhere is leaving.
+
+        >>> PoolState(5, by_type={"a100": 2, "t4": 3}).towards("t4").requested
+        3
+        """
+        return replace(self, requested=self.by_type[gpu_type]) if gpu_type in self.by_type else self
+
+    def elsewhere(self, gpu_type: str) -> dict[str, int]:
+        """What was asked for of the other types, and has not been given back."""
+        return {kind: count for kind, count in self.by_type.items() if kind != gpu_type and count > 0}
 
     def count(self, phase: WorkerPhase) -> int:
         """How many workers are in `phase`."""
@@ -136,6 +150,10 @@ class PoolResize:
     """Token of the controller that leads; a pool refuses any lower than it has seen."""
     remove: tuple[str, ...] = ()
     """Which workers should go when the pool shrinks, where the platform lets one choose."""
+    gpu_type: str = ""
+    """Of which type, where the job has a pool for each; empty is the one pool, or every one of them."""
+    release: bool = False
+    """Whether those on other types are to go: not before the new ones train in their place."""
 
 
 class Victims(StrEnum):
@@ -311,6 +329,8 @@ class ControlState:
     """How often the pool was resized, and what came of it."""
     resized: PoolResize | None = None
     """The last resize that a decision asked for; a successor finds out whether it was carried out."""
+    gpu_type: str = ""
+    """The type that the job is on or moves to, where it has a pool for each; empty where it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +354,10 @@ class Observation:
     """Resizes of the fleet's other jobs within the last hour."""
     fleet_max: int | None = None
     """The most workers that the fleet grants the job now; None where it does not hold it back."""
+    gpu_type: str = ""
+    """The type to be on, where the job has a pool for each; empty where it has one."""
+    yielding: tuple[str, ...] = ()
+    """Workers that have to go before others: they slow down a guaranteed one on the GPU that they share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,4 +401,5 @@ class Decision:
             reason=self.reason,
             fence=self.resize.fence,
             remove=self.resize.remove,
+            gpu_type=self.resize.gpu_type,
         )

@@ -20,11 +20,13 @@ from services.control.errors import (
 )
 from services.control.fleet import FleetCount
 from services.control.loop import JobLoop, Ports, Tick
-from services.control.ports import Leadership, StateStore
+from services.control.ports import Leadership, StateStore, WorkerPool
 from services.control.types import Actuation, Decision, Policy
+from services.controller.batch_pool import BatchPool
 from services.controller.book import JobBook
 from services.controller.desk import Desk
 from services.controller.fleet_desk import FleetDesk
+from services.controller.fleet_source import node_source
 from services.controller.journal import JobStatus, Journal
 from services.controller.meter_metrics import MeterMetrics
 from services.controller.metrics import Metrics
@@ -36,6 +38,7 @@ from services.controller.snapshot import JobSnapshot
 from services.controller.views.forecast import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
+from services.settings.pool import PoolSettings
 from services.store.job_record import JobRecord
 from services.store.jobs import JobStore
 from services.store.snapshots import SnapshotStore
@@ -72,6 +75,10 @@ class Wiring(Protocol):
 
     def open_job(self, name: str, job: JobSettings) -> AbstractAsyncContextManager[Ports]:
         """The ports of one job, closed with the context."""
+        ...
+
+    def open_pool(self, name: str, pool: PoolSettings) -> AbstractAsyncContextManager[WorkerPool]:
+        """A pool that belongs to no job, closed with the context."""
         ...
 
     async def progress(self, name: str) -> Progress:
@@ -114,7 +121,10 @@ class Controller:
         clock = SystemClock()
         self.book = JobBook(wiring.jobs, settings.jobs, clock)
         self.fleet = FleetDesk(
-            settings.fleet, interval_s=settings.controller.tick_s, status=self.journal.status
+            settings.fleet,
+            interval_s=settings.controller.tick_s,
+            status=self.journal.status,
+            find=node_source(settings.fleet.platform),
         )
         self.desk = Desk(
             self.book,
@@ -135,11 +145,38 @@ class Controller:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publisher.run(), name="publisher")
             await self._open_book()
+            tasks.create_task(self._follow_nodes(), name="fleet nodes")
+            tasks.create_task(self._tend_batch(), name="batch pool")
             while True:
                 await self._start_and_stop(tasks)
                 await self.book.changed(within_s=self._pause_s)
                 await self._refresh()
-                self.fleet.refresh({name: record.settings for name, record in self.book.live.items()})
+                self.fleet.refresh(self._job_settings())
+
+    def _job_settings(self) -> dict[str, JobSettings]:
+        return {name: record.settings for name, record in self.book.live.items()}
+
+    async def _follow_nodes(self) -> None:
+        """Read the fleet's nodes from the platform now and then, where they are to be read from it."""
+        platform = self._settings.fleet.platform
+        while platform.kind != "none":
+            await self.fleet.look(self._job_settings())
+            await asyncio.sleep(platform.every_s)
+
+    async def _tend_batch(self) -> None:
+        """Lend what is idle to the batch pool, where one is set. Opened by the leader alone, as jobs are."""
+        batch, share = self._settings.fleet.batch, self.fleet.share
+        while batch.gpu_type and share is not None:
+            await self._lead_first()
+            try:
+                async with self._wiring.open_pool("batch", batch.pool) as pool:
+                    lent = BatchPool(batch, share, pool, token=self._wiring.leadership.token)
+                    self.fleet.batch = lent
+                    while await lent.tend():  # noqa: ASYNC110 - GPUs fall idle by the clock
+                        await asyncio.sleep(self._pause_s)
+            except ControlError as error:
+                log.warning("batch_pool_not_opened", why=str(error))
+                await asyncio.sleep(_RESTART_AFTER_S)
 
     @property
     def _pause_s(self) -> float:
@@ -209,9 +246,15 @@ class Controller:
 
     def _policy(self, record: JobRecord) -> Policy:
         settings = self._settings.controller
-        return record.policy(
+        policy = record.policy(
             stale_after_s=settings.stale_after_s, fleet_resizes_per_hour=settings.resizes_per_hour
         )
+        job = record.settings
+        if "rate_per_worker" in job.scaling.model_fields_set or job.scaling.profile:
+            return policy  # what somebody said or measured of this very job
+        kind = next(iter(job.standing(record.name).gpu_types), "")
+        prior = self.fleet.prior(job.fleet.group, kind, self._job_settings())
+        return policy if prior is None else replace(policy, capacity_prior=prior.capacity)
 
     def _record(self, name: str) -> JobRecord:
         record = self.book.get(name)

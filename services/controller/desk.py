@@ -39,7 +39,7 @@ _TRIES = 5
 """A change that fits any version is tried again this often when others change the job at the same time."""
 
 _FIXED = ("topic", "group", "shuffle.mode", "shuffle.start", "pool.kind")
-_PROGRAMS = ("pool.command", "pool.run_dir", "pool.docker", "pool.kubernetes", "pool.ray")
+_PROGRAMS = ("pool.command", "pool.run_dir", "pool.docker", "pool.kubernetes", "pool.ray", "pool.by_gpu_type")
 
 
 class Unchangeable(JobsError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from services.actuator.backoff import Backoff
@@ -12,6 +13,7 @@ from services.actuator.process_pool import TENDING as PROCESS_TENDING
 from services.actuator.process_pool import ProcessPool
 from services.actuator.recommend_pool import RecommendPool
 from services.actuator.tending import Tending
+from services.actuator.typed_pool import TypedPool
 from services.actuator.wish import Wishes
 from services.control.errors import PoolUnavailable
 from services.control.ports import WorkerPool
@@ -29,13 +31,71 @@ async def open_pool(
     `own_worker` is the command of Penstock's own worker on this machine, `wishes` is where KEDA's
     sizes are left. Raises PoolUnavailable.
     """
+    if pool.by_gpu_type:
+        async with _pools_by_type(name, pool, own_worker=own_worker, owned=owned, wishes=wishes) as pools:
+            yield pools
+        return
+    async with _one_pool(name, pool, own_worker=own_worker, owned=owned, wishes=wishes) as only:
+        yield only
+
+
+@asynccontextmanager
+async def _pools_by_type(
+    job: str, pool: PoolSettings, *, own_worker: Sequence[str], owned: bool, wishes: Wishes
+) -> AsyncIterator[WorkerPool]:
+    """A pool for each GPU type: each keeps its own account, and its workers have names of their own."""
+    async with AsyncExitStack() as stack:
+        pools: dict[str, WorkerPool] = {}
+        for kind in pool.by_gpu_type:
+            settings, slug = pool.of_type(kind), _slug(kind)
+            if slug in (_slug(other) for other in pools):
+                raise PoolUnavailable(f"the pools of job {job} for GPU types like {slug!r} have one name")
+            if settings.command is not None:
+                settings = settings.model_copy(update={"command": _for_job(settings.command, job)})
+            opened = _one_pool(
+                f"{job}-{slug}",
+                settings,
+                own_worker=_for_job(own_worker, job),
+                installed=_for_job(_INSTALLED_WORKER, job),
+                owned=owned,
+                wishes=wishes,
+                names=slug,
+            )
+            pools[kind] = await stack.enter_async_context(opened)
+        yield TypedPool(pools)
+
+
+def _for_job(command: Sequence[str], job: str) -> list[str]:
+    return [part.replace("{job}", job) for part in command]
+
+
+def _slug(gpu_type: str) -> str:
+    """What names of workers, files and containers may hold.
+
+    >>> _slug("NVIDIA A100-SXM4")
+    'nvidia-a100-sxm4'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", gpu_type.lower()).strip("-") or "gpu"
+
+
+@asynccontextmanager
+async def _one_pool(
+    name: str,
+    pool: PoolSettings,
+    *,
+    own_worker: Sequence[str],
+    owned: bool,
+    wishes: Wishes,
+    installed: Sequence[str] = _INSTALLED_WORKER,
+    names: str = "w",
+) -> AsyncIterator[WorkerPool]:
     if pool.kind == "recommend":
         yield RecommendPool()
     elif pool.kind == "docker":
-        async with _docker_pool(name, pool) as containers:
+        async with _docker_pool(name, pool, installed, names) as containers:
             yield containers
     elif pool.kind == "ray":
-        async with _ray_pool(name, pool) as actors:
+        async with _ray_pool(name, pool, installed, names) as actors:
             yield actors
     elif pool.kind in ("kubernetes", "keda"):
         async with _pods(name, pool, wishes) as pods:
@@ -46,13 +106,15 @@ async def open_pool(
             command=pool.command or own_worker,
             run_dir=pool.run_dir,
             owned=owned,
-            tending=_tending(pool, PROCESS_TENDING),
+            tending=_tending(pool, PROCESS_TENDING, names),
         ) as processes:
             yield processes
 
 
 @asynccontextmanager
-async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPool]:
+async def _docker_pool(
+    name: str, pool: PoolSettings, installed: Sequence[str], names: str
+) -> AsyncIterator[WorkerPool]:
     try:
         from services.actuator.docker_engine import ContainerSpec, DockerEngine  # noqa: PLC0415 - an extra
         from services.actuator.docker_pool import TENDING, DockerPool  # noqa: PLC0415
@@ -61,7 +123,7 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
     docker = pool.docker
     spec = ContainerSpec(
         docker.image,
-        _INSTALLED_WORKER if pool.command is None else pool.command,
+        installed if pool.command is None else pool.command,
         env=docker.env,
         network=docker.network,
         binds=docker.binds,
@@ -74,21 +136,23 @@ async def _docker_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPoo
         spec,
         connect=lambda: DockerEngine(docker.url),
         intents_dir=docker.intents_dir,
-        tending=_tending(pool, TENDING),
+        tending=_tending(pool, TENDING, names),
     ) as containers:
         yield containers
 
 
 @asynccontextmanager
-async def _ray_pool(name: str, pool: PoolSettings) -> AsyncIterator[WorkerPool]:
+async def _ray_pool(
+    name: str, pool: PoolSettings, installed: Sequence[str], names: str
+) -> AsyncIterator[WorkerPool]:
     try:
         from services.actuator.ray_platform import ActorSpec  # noqa: PLC0415 - an extra
         from services.actuator.ray_pool import TENDING, RayPool  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _extra_missing(name, error, extra="ray") from error
-    command = _INSTALLED_WORKER if pool.command is None else pool.command
-    spec = ActorSpec(command, pool.ray.env, gpus=pool.ray.gpus, cpus=pool.ray.cpus)
-    async with RayPool(name, spec, address=pool.ray.address, tending=_tending(pool, TENDING)) as actors:
+    ray, command = pool.ray, installed if pool.command is None else pool.command
+    spec = ActorSpec(command, ray.env, gpus=ray.gpus, cpus=ray.cpus, gpu_type=ray.gpu_type)
+    async with RayPool(name, spec, address=ray.address, tending=_tending(pool, TENDING, names)) as actors:
         yield actors
 
 
@@ -122,8 +186,9 @@ async def _pods(name: str, pool: PoolSettings, wishes: Wishes) -> AsyncIterator[
             yield set_by_us
 
 
-def _tending(pool: PoolSettings, usual: Tending) -> Tending:
-    return replace(usual, drain_s=pool.drain_s, backoff=Backoff(longest_s=pool.backoff_max_s))
+def _tending(pool: PoolSettings, usual: Tending, names: str) -> Tending:
+    backoff = Backoff(longest_s=pool.backoff_max_s)
+    return replace(usual, drain_s=pool.drain_s, backoff=backoff, names=names)
 
 
 def _extra_missing(name: str, error: ModuleNotFoundError, *, extra: str) -> PoolUnavailable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,12 +15,14 @@ from forecasting.history import TrafficHistory
 from services.clock import SystemClock
 from services.control.errors import StateUnavailable
 from services.control.loop import Ports
+from services.control.ports import WorkerPool
 from services.controller.metering import Metering
 from services.controller.pools import open_pool
 from services.controller.views.forecast import ModelScore, TrainingView
 from services.forecaster.fleets import ForecastFleets
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
+from services.settings.pool import PoolSettings
 from services.store.connect import asking, connect, connect_sync
 from services.store.jobs import RedisJobs
 from services.store.keys import Keys
@@ -160,6 +162,11 @@ class LiveWiring:
                 telemetry=RedisReports(self._redis, self._keys, name),
                 store=self.store,
             )
+
+    def open_pool(self, name: str, pool: PoolSettings) -> AbstractAsyncContextManager[WorkerPool]:
+        """A pool that belongs to no job. Workers go on unless they are owned."""
+        own = self._own_worker()
+        return open_pool(name, pool, own_worker=own, owned=self._owned, wishes=self.wishes)
 
     def _own_worker(self) -> list[str]:
         command = [sys.executable, "-m", "services.cli.main", "worker"]

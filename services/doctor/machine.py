@@ -47,7 +47,7 @@ def _installed(name: str) -> bool:
 
 def check_pools(settings: Settings) -> Iterator[Finding]:
     """Whether the workers of each job can be started where they should."""
-    for name, job in settings.jobs.items():
+    for name, job in _each_pool(settings):
         if job.pool.kind == "process":
             yield _command(name, job)
             yield _run_dir(name, job)
@@ -57,6 +57,15 @@ def check_pools(settings: Settings) -> Iterator[Finding]:
             yield _cluster(name, job)
         else:
             yield Finding(f"pool of {name}", Verdict.OK, "recommend: decisions are recorded, nothing starts")
+
+
+def _each_pool(settings: Settings) -> Iterator[tuple[str, JobSettings]]:
+    """Every job with its pool; one with a pool for each GPU type once for each."""
+    for name, job in settings.jobs.items():
+        if not job.pool.by_gpu_type:
+            yield name, job
+        for kind in job.pool.by_gpu_type:
+            yield f"{name} on {kind}", job.model_copy(update={"pool": job.pool.of_type(kind)})
 
 
 def _command(name: str, job: JobSettings) -> Finding:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from estimator.fleet import Budget, Node, Standing, Tenant, Tenants
 from estimator.fleet.admission import AdmissionPolicy
 from estimator.fleet.lending import LendingTerms
 from services.control.fleet_share import FleetTerms
 from services.settings.group import SettingsGroup
+from services.settings.pool import PoolSettings
 
 
 class GpuTypeSettings(SettingsGroup):
@@ -87,6 +88,10 @@ class FleetContents(SettingsGroup):
     """Tenants by name. With none, a job's tenant is only part of its name."""
     admission: AdmissionSettings = AdmissionSettings()
     lending: LendingSettings = LendingSettings()
+    core_price: NonNegativeFloat = 0.05
+    """What a CPU core costs an hour, in the currency of the GPUs' prices."""
+    cores_max: PositiveInt = 32
+    """The most cores that a worker may be advised to have."""
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
@@ -121,18 +126,59 @@ class FleetContents(SettingsGroup):
         return Tenants(tuple(Tenant(name, who.weight, who.parent) for name, who in self.tenants.items()))
 
 
+class BatchSettings(SettingsGroup):
+    """A pool of batch workers that has the GPUs which no job needs for now. None without a `gpu_type`."""
+
+    gpu_type: str = ""
+    """The type of its GPUs."""
+    gpus_per_worker: PositiveFloat = 1.0
+    """GPUs that one of its workers holds."""
+    workers_max: PositiveInt = 1000
+    """Never more workers than this."""
+    pool: PoolSettings = PoolSettings()
+
+    @model_validator(mode="after")
+    def _can_be_sized(self) -> Self:
+        if self.gpu_type and self.pool.kind in ("keda", "recommend"):
+            raise ValueError(f"a batch pool is sized by Penstock; its pool.kind is {self.pool.kind}")
+        if self.gpu_type and self.pool.kind == "process" and self.pool.command is None:
+            raise ValueError("a batch pool of processes needs pool.command: Penstock's worker trains a job")
+        return self
+
+
+class PlatformSettings(SettingsGroup):
+    """Where the fleet's machines are read from, so that nobody writes them down."""
+
+    kind: Literal["none", "kubernetes", "ray"] = "none"
+    """`kubernetes`: labels and conditions of its nodes. `ray`: resources and labels of its nodes. `none`:
+    what is given here or in `file`."""
+    every_s: PositiveFloat = 30.0
+    """How often they are read."""
+    kubeconfig: Path | None = None
+    """How to reach the API server; as a pod does, else `KUBECONFIG` or `~/.kube/config`, when not given."""
+    context: str = ""
+    """The kubeconfig's context; its current one when empty."""
+    ray_address: str = "auto"
+    """The Ray cluster: `auto` for the one of this machine, `HOST:6379`, or `ray://HOST:10001`."""
+
+
 class FleetSettings(FleetContents):
     """The GPUs that the jobs share. Nothing is shared, and nothing runs, where there are none."""
 
     file: Path | None = None
-    """A YAML file with `gpu_types`, `nodes`, `lost`, `tenants`, `admission` and `lending`, in the place of
-    those here.
+    """A YAML file with `gpu_types`, `nodes`, `lost`, `tenants`, `admission`, `lending`, `core_price` and
+    `cores_max`, in the place of those here.
     It is read again when it changes; one that cannot be used leaves the last good one in force."""
+
+    platform: PlatformSettings = PlatformSettings()
+    batch: BatchSettings = BatchSettings()
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.file is not None and (self.gpu_types or self.nodes):
             raise ValueError("the fleet is given both here and in `file`; keep one of them")
+        if self.platform.kind != "none" and (self.file is not None or self.budget().nodes):
+            raise ValueError("the fleet is given here and read from `platform`; keep one of them")
         return self
 
 
@@ -146,11 +192,24 @@ class JobFleetSettings(SettingsGroup):
     guaranteed: Annotated[int, Field(ge=0)] | None = None
     """Workers that it has whenever it wants them; `scaling.workers_min` when not given."""
     gpu_types: list[str] = Field(default_factory=list)
-    """Types that it may run on, the first being where its guarantee is held; any when empty."""
+    """Types that it may run on, the first being where its guarantee is held. When empty, those that
+    `pool.by_gpu_type` names; any where that is empty too."""
     group: str = ""
-    """Same owner, same model: what was learned of one job of a group is the prior for the next."""
+    """Same owner, same model: what was learned of one job of a group is the prior for the next, in the
+    place of a `scaling.rate_per_worker` that nobody gave."""
+    cores: PositiveInt | None = None
+    """CPU cores that a worker has. With it, and with workers that report their steps, the fleet says how
+    many it should have and what share of a GPU."""
 
-    def standing(self, name: str, *, gpus_per_worker: float, workers_min: int, workers_max: int) -> Standing:
+    def standing(
+        self,
+        name: str,
+        *,
+        gpus_per_worker: float,
+        workers_min: int,
+        workers_max: int,
+        pool_types: tuple[str, ...] = (),
+    ) -> Standing:
         """As the decision takes it. GPUs of a worker are rounded up to what a fleet gives out."""
         whole = next(
             (part for part in (0.25, 0.5, 1.0) if gpus_per_worker <= part), math.ceil(gpus_per_worker)
@@ -160,7 +219,7 @@ class JobFleetSettings(SettingsGroup):
             self.tenant,
             self.weight,
             workers_min if self.guaranteed is None else self.guaranteed,
-            tuple(self.gpu_types),
+            tuple(self.gpu_types) or pool_types,
             float(whole),
             workers_max=workers_max,
             group=self.group,

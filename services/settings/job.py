@@ -223,6 +223,14 @@ class JobSettings(SettingsGroup):
         return self
 
     @model_validator(mode="after")
+    def _types_have_pools(self) -> Self:
+        pools = self.pool.by_gpu_type
+        without = next((kind for kind in self.fleet.gpu_types if pools and kind not in pools), None)
+        if without is not None:
+            raise ValueError(f"fleet.gpu_types names {without!r}, and pool.by_gpu_type has no pool for it")
+        return self
+
+    @model_validator(mode="after")
     def _staleness_leaves_room(self) -> Self:
         most = self.workers_unstale_max
         if most is not None and most < max(self.scaling.workers_min, 1):
@@ -264,6 +272,7 @@ class JobSettings(SettingsGroup):
         scaling = self.scaling
         standing = self.fleet.standing(
             job,
+            pool_types=tuple(self.pool.by_gpu_type),
             gpus_per_worker=scaling.gpus_per_worker,
             workers_min=scaling.workers_min,
             workers_max=scaling.workers_max,

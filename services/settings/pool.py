@@ -66,9 +66,24 @@ class RaySettings(SettingsGroup):
     """GPUs of each worker; may be a part of one."""
     cpus: Annotated[float, Field(ge=0)] = 1.0
     """CPUs of each worker."""
+    gpu_type: str = ""
+    """The type of GPU to run on, as Ray names it (`T4`, `A100`); any when empty."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of every worker, such as `PENSTOCK_REDIS__URL`. Shown to whoever may see the
     job: give secrets as files."""
+
+
+class TypePoolSettings(SettingsGroup):
+    """Where a job's workers of one GPU type run. What is not given is as the job's `pool` says."""
+
+    command: list[str] | None = None
+    """The worker's command line on this type."""
+    docker: DockerSettings | None = None
+    """Containers on this type."""
+    kubernetes: KubernetesSettings | None = None
+    """The object whose pods run on this type: each type has an object of its own."""
+    ray: RaySettings | None = None
+    """Actors on this type."""
 
 
 class PoolSettings(SettingsGroup):
@@ -91,6 +106,28 @@ class PoolSettings(SettingsGroup):
     docker: DockerSettings = DockerSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
     ray: RaySettings = RaySettings()
+    by_gpu_type: dict[str, TypePoolSettings] = Field(default_factory=dict)
+    """A pool for each GPU type that the job may run on, by the fleet's name of the type: the fleet then
+    chooses one of them, and moves the job when another serves all better. One pool when empty."""
+
+    def of_type(self, gpu_type: str) -> PoolSettings:
+        """The pool of one GPU type, as a pool of its own."""
+        given = self.by_gpu_type[gpu_type]
+        changes = {name: getattr(given, name) for name in given.model_fields_set}
+        return self.model_copy(update={**changes, "by_gpu_type": {}})
+
+    @model_validator(mode="after")
+    def _types_apart(self) -> Self:
+        if self.by_gpu_type and self.kind in ("keda", "recommend"):
+            raise ValueError(f"by_gpu_type needs pools that Penstock sizes; kind is {self.kind}")
+        if self.by_gpu_type and self.kind == "kubernetes":
+            objects = [self.of_type(kind).kubernetes for kind in self.by_gpu_type]
+            places = [
+                (one.namespace, one.api_version, one.kind, one.name, one.replicas_path) for one in objects
+            ]
+            if "" in (one.name for one in objects) or len(set(places)) < len(places):
+                raise ValueError("by_gpu_type needs a kubernetes.name of its own for each GPU type")
+        return self
 
     @model_validator(mode="after")
     def _image_named(self) -> Self:

@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from services.settings.fleet import GpuTypeSettings, NodeSettings, TenantSettings
 from services.settings.job import JobSettings
+from services.settings.pool import TypePoolSettings
 from services.settings.root import Settings
 
 _INTRODUCTION = """# Configuration
@@ -49,6 +50,7 @@ def reference() -> str:
     parts += _sections(TenantSettings, "fleet.tenants.<tenant>")
     parts.append("## Jobs\n\nEach entry of `jobs` is one online-training job.\n")
     parts += _sections(JobSettings, "jobs.<job>")
+    parts += _sections(TypePoolSettings, "jobs.<job>.pool.by_gpu_type.<type>")
     return "\n".join(parts)
 
 

@@ -96,7 +96,8 @@ class FakeController:
         state = ControlState(planned=2, sequence=len(self.log))
         decision = decide(seen, state, a_policy())
         if self.fleet.share is not None:
-            self.fleet.share.grant(decision, self.book.live["clicks"].settings.standing("clicks"))
+            standing = self.book.live["clicks"].settings.standing("clicks")
+            self.fleet.share.grant(decision, standing, seen, a_policy().slo)
         self.log.append(decision)
         tick = Tick("clicks", at_s, seen, decision)
         self.journal.told(tick, slo=SloSettings())

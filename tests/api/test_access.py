@@ -18,6 +18,7 @@ FILE_TOKEN = "-".join(["a", "long", "random", "secret", "of", "a", "file"])
 
 ROUTES: dict[tuple[str, str], tuple[Role, Any]] = {
     ("GET", "/v1/fleet"): (Role.VIEWER, None),
+    ("GET", "/v1/fleet/ahead"): (Role.VIEWER, None),
     ("POST", "/v1/fleet/admission"): (Role.OPERATOR, ADMISSION),
     ("POST", "/v1/fleet/what-if"): (Role.VIEWER, FEWER_NODES),
     ("GET", "/v1/me"): (Role.VIEWER, None),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from fastapi.testclient import TestClient
 
+from estimator.fleet.group_history import GroupPrior
 from services.access.role import Role
 from services.api.examples import ADMISSION
 from services.controller.fleet_desk import FleetDesk
@@ -87,3 +89,41 @@ async def test_a_job_whose_guarantee_does_not_fit_is_not_made(client: TestClient
 
     assert refused.status_code == 409
     assert "22 of a100 against 16" in refused.json()["detail"]
+
+
+async def test_contention_is_told_as_it_is_forecast(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    answer = client.get("/v1/fleet/ahead").json()
+
+    (kind,) = answer["types"]
+    assert kind["gpu_type"] == "a100"
+    assert len(kind["wished"]) == 24
+    assert (kind["short_in_h"] is None) == (max(kind["wished"]) <= kind["gpus"])
+
+
+async def test_gpus_that_the_batch_pool_has_are_shown(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+    assert rig.controller.fleet.share is not None
+    rig.controller.fleet.share.lend("a100", 3.0)
+
+    (kind,) = client.get("/v1/fleet").json()["share"]["types"]
+
+    assert kind["batch"] == 3.0
+
+
+async def test_a_job_of_a_group_may_be_described_by_its_mean(
+    client: TestClient, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.controller.tick()
+    mean = {name: value for name, value in ADMISSION.items() if name != "hourly_per_s"}
+
+    without = client.post("/v1/fleet/admission", json=mean)
+    strangers = client.post("/v1/fleet/admission", json={**mean, "mean_per_s": 100.0, "group": "ctr"})
+    prior = GroupPrior(0.01, 0.001, 1, (1.0,) * 24, jobs=1, spread=0.0)
+    monkeypatch.setattr(rig.controller.fleet, "prior", lambda *_: prior)
+    known = client.post("/v1/fleet/admission", json={**mean, "mean_per_s": 100.0, "group": "ctr"})
+
+    assert (without.status_code, strangers.status_code, known.status_code) == (409, 409, 200)
+    assert "nothing is known of group 'ctr'" in strangers.json()["detail"]
+    assert known.json()["verdict"] == "accept"

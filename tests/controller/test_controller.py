@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from services.control.errors import PoolUnavailable, TrafficUnavailable
 from services.control.loop import Ports, Tick
-from services.control.ports import Telemetry
+from services.control.ports import Telemetry, WorkerPool
 from services.control.training_quality import TrainingQuality
 from services.control.types import PoolState, Reason, WorkerReport
 from services.controller import controller as controller_module
@@ -20,7 +20,9 @@ from services.controller.desk import Caller
 from services.controller.views.forecast import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
+from services.settings.fleet import BatchSettings, FleetSettings, GpuTypeSettings
 from services.settings.job import MeterSettings, ScalingSettings, SloSettings
+from services.settings.pool import PoolSettings
 from services.store.jobs import MemoryJobs
 from services.store.snapshots import MemorySnapshots
 from shuffler.lease import Progress
@@ -85,6 +87,11 @@ class FakeWiring:
 
     def store_trouble(self) -> str:
         return self.trouble
+
+    @asynccontextmanager
+    async def open_pool(self, name: str, pool: PoolSettings) -> AsyncIterator[WorkerPool]:
+        self.opened.append(f"{name}: {pool.kind}")
+        yield self.pools.setdefault(name, FakePool(0))
 
     @asynccontextmanager
     async def open_job(self, name: str, job: JobSettings) -> AsyncIterator[Ports]:
@@ -162,6 +169,21 @@ async def test_the_jobs_of_a_controller_share_what_the_fleet_may(wiring: FakeWir
     assert sorted(len(wiring.pools[job].asked) for job in jobs) == [0, 1, 1]
     held = {t.decision.reason for t in ticks if t.decision and t.decision.resize is None}
     assert Reason.FLEET_RESIZE_RATE in held
+
+
+async def test_what_is_idle_is_lent_to_the_batch_pool(wiring: FakeWiring) -> None:
+    fleet = FleetSettings(
+        gpu_types={"a100": GpuTypeSettings(gpus=8)},
+        batch=BatchSettings(gpu_type="a100", pool=PoolSettings(command=["true"])),
+    )
+    jobs = {"clicks": {"topic": "clicks", "scaling": REACTIVE}}
+    settings = Settings.model_validate({"fleet": fleet, "jobs": jobs, "controller": {"tick_s": 0.05}})
+
+    async with running(Controller(settings, wiring, CollectorRegistry())):
+        await eventually_async(
+            lambda: "batch" in wiring.pools and wiring.pools["batch"].requested == 7,
+            what="what is idle is lent",
+        )
 
 
 async def test_a_follower_opens_nothing_until_it_leads(wiring: FakeWiring) -> None:

@@ -8,13 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from estimator.fleet import InvalidFleet
+from estimator.fleet import InvalidFleet, Standing
 from estimator.fleet.demand_ahead import DAY_S, demand_ahead
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
+from services.control.decide import decide
+from services.control.errors import PoolUnavailable
+from services.control.fleet_share import Grant
+from services.control.types import ControlState
 from services.controller.fleet_desk import FleetDesk
 from services.settings import JobSettings, SettingsError
-from services.settings.fleet import FleetSettings, JobFleetSettings
+from services.settings.fleet import (
+    FleetContents,
+    FleetSettings,
+    GpuTypeSettings,
+    JobFleetSettings,
+    NodeSettings,
+)
+from tests.control.worlds import a_policy, a_pool, an_observation
 
 HOUR = 3600.0
 
@@ -118,6 +129,84 @@ def test_jobs_are_checked_together_and_those_that_only_recommend_are_promised_no
     desk(file).check({"ads": acting, "feed": advised})
     with pytest.raises(InvalidFleet, match="10 of a100 against 8"):
         desk(file).check({"ads": acting, "feed": acting})
+
+
+class Platform:
+    """A cluster whose nodes come and go."""
+
+    def __init__(self, **nodes: int) -> None:
+        self.nodes = nodes
+        self.lost: list[str] = []
+        self.failure = ""
+
+    async def find(self) -> FleetContents:
+        if self.failure:
+            raise PoolUnavailable(self.failure)
+        there = {name: NodeSettings(gpu_type="a100", gpus=count) for name, count in self.nodes.items()}
+        return FleetContents(nodes=there, lost=self.lost)
+
+
+def following(platform: Platform) -> FleetDesk:
+    settings = FleetSettings(gpu_types={"a100": GpuTypeSettings(price=3.0)})
+    return FleetDesk(settings, interval_s=5.0, status=lambda _: None, find=platform.find)
+
+
+async def test_nodes_are_read_from_the_platform_as_they_come_and_go() -> None:
+    platform = Platform(one=4, two=4)
+    fleet = following(platform)
+    await fleet.look({})
+    assert gpus(fleet) == {"a100": 8}
+
+    platform.nodes = {"one": 4, "three": 8}
+    platform.lost = ["one"]
+    await fleet.look({})
+
+    assert gpus(fleet) == {"a100": 8}
+    assert fleet.share is not None
+    assert fleet.share.terms.budget.declared == {"a100": 12}
+    assert fleet.share.terms.budget.price("a100") == 3.0
+
+
+async def test_a_node_that_vanished_is_lost_where_a_guarantee_rests_on_it() -> None:
+    platform = Platform(one=4, two=4)
+    fleet = following(platform)
+    jobs = {"ads": JobSettings(topic="ads", fleet=JobFleetSettings(guaranteed=5))}
+    await fleet.look(jobs)
+
+    del platform.nodes["two"]
+    await fleet.look(jobs)
+
+    assert gpus(fleet) == {"a100": 4}
+    assert fleet.share is not None
+    assert fleet.share.terms.budget.lost == {"two"}
+    assert fleet.share.trouble == ""
+
+
+async def test_a_platform_that_does_not_answer_leaves_what_it_said_before_in_force() -> None:
+    platform = Platform(one=4)
+    fleet = following(platform)
+    await fleet.look({})
+    platform.failure = "nobody is there"
+    await fleet.look({})
+
+    state = fleet.state()
+
+    assert gpus(fleet) == {"a100": 4}
+    assert state is not None
+    assert "nobody is there" in state.trouble
+
+
+async def test_until_the_nodes_are_known_nobody_grows() -> None:
+    fleet = following(Platform(one=4))
+    assert fleet.share is not None
+    decision = decide(an_observation(rate=450, pool=a_pool(2)), ControlState(planned=2), a_policy())
+
+    before = fleet.share.grant(decision, Standing("clicks"), an_observation(), a_policy().slo)
+    await fleet.look({})
+
+    assert decision.planned > 2
+    assert before == Grant(2)
+    assert fleet.share.unknown == ""
 
 
 def test_demand_ahead_is_the_forecast_then_the_same_day_of_last_week_then_yesterday() -> None:

@@ -11,11 +11,13 @@ from services.actuator import ProcessPool, RecommendPool
 from services.actuator.kubernetes_pool import KubernetesPool
 from services.actuator.wish import MemoryWishes
 from services.control.errors import PoolUnavailable
+from services.control.types import PoolResize
 from services.controller.pools import open_pool
-from services.settings.pool import PoolSettings
+from services.settings.pool import PoolSettings, TypePoolSettings
 from tests.actuator.clusters import workload
 from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE
 from tests.actuator.kubernetes_server import api_server
+from tests.actuator.processes import FAKE_WORKER
 from tests.actuator.rigs import ask, settled, until
 
 
@@ -59,3 +61,25 @@ async def test_an_engine_that_does_not_answer_is_told() -> None:
     with pytest.raises(PoolUnavailable, match="the Docker engine does not answer"):
         async with open_pool("ads", settings, own_worker=(), owned=False, wishes=MemoryWishes()):
             pass
+
+
+async def test_a_pool_for_each_gpu_type_has_workers_and_records_of_its_own(tmp_path: Path) -> None:
+    settings = PoolSettings(
+        command=[*FAKE_WORKER],
+        run_dir=tmp_path,
+        by_gpu_type={"NVIDIA A100": TypePoolSettings(), "t4": TypePoolSettings()},
+    )
+
+    async with open_pool("ads", settings, own_worker=(), owned=True, wishes=MemoryWishes()) as pool:
+        for kind in settings.by_gpu_type:
+            await pool.resize(PoolResize(1, "ads-1", fence=1, gpu_type=kind))
+
+        state = await until(pool, lambda seen: seen.ready == 2, "a worker of each type")
+        await pool.resize(PoolResize(1, "ads-2", fence=1, gpu_type="t4", release=True))
+        left = (await pool.observe()).by_type
+
+    assert {worker.id: worker.gpu_type for worker in state.workers} == {
+        "nvidia-a100-1": "NVIDIA A100",
+        "t4-1": "t4",
+    }
+    assert left == {"NVIDIA A100": 0, "t4": 1}

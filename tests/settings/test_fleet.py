@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from estimator.fleet import Standing
 from services.settings import JobSettings, Settings
+from services.settings.fleet import FleetSettings
 
 GPUS = {"a100": {"gpus": 12, "price": 2.5}}
 
@@ -81,3 +82,63 @@ def test_a_share_of_a_gpu_is_rounded_up_to_one_that_is_given_out() -> None:
     small = a_job(scaling={"gpus_per_worker": 0.3})
 
     assert small.standing("clicks").gpus_per_worker == 0.5
+
+
+def typed(**pool: Any) -> JobSettings:
+    return JobSettings.model_validate({"topic": "clicks", "pool": pool})
+
+
+def test_a_pool_for_each_type_is_the_jobs_pool_with_what_differs() -> None:
+    job = typed(
+        kind="kubernetes",
+        drain_s=7.0,
+        by_gpu_type={"a100": {"kubernetes": {"name": "a"}}, "t4": {"kubernetes": {"name": "t"}}},
+    )
+
+    pool = job.pool.of_type("t4")
+
+    assert (pool.kind, pool.kubernetes.name, pool.drain_s, pool.by_gpu_type) == ("kubernetes", "t", 7.0, {})
+    assert job.standing("clicks").gpu_types == ("a100", "t4")
+
+
+@pytest.mark.parametrize(
+    ("pool", "why"),
+    [
+        ({"kind": "keda", "by_gpu_type": {"t4": {}}}, "pools that Penstock sizes"),
+        ({"kind": "kubernetes", "by_gpu_type": {"t4": {}}}, "a kubernetes.name of its own"),
+        (
+            {
+                "kind": "kubernetes",
+                "by_gpu_type": {k: {"kubernetes": {"name": "one"}} for k in ("a100", "t4")},
+            },
+            "a kubernetes.name of its own",
+        ),
+    ],
+)
+def test_pools_that_cannot_be_told_apart_or_sized_are_refused(pool: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        typed(**pool)
+
+
+def test_a_type_that_a_job_may_use_needs_a_pool() -> None:
+    job = {
+        "topic": "clicks",
+        "pool": {"kind": "ray", "by_gpu_type": {"t4": {"ray": {"gpu_type": "T4"}}}},
+        "fleet": {"gpu_types": ["t4", "a100"]},
+    }
+
+    with pytest.raises(ValidationError, match="has no pool for it"):
+        JobSettings.model_validate(job)
+
+
+def test_nodes_come_from_one_place() -> None:
+    with pytest.raises(ValidationError, match="read from `platform`"):
+        FleetSettings.model_validate({"gpu_types": {"a100": {"gpus": 4}}, "platform": {"kind": "ray"}})
+    priced = FleetSettings.model_validate({"gpu_types": {"a100": {"price": 4}}, "platform": {"kind": "ray"}})
+    assert priced.terms() is None
+
+
+def test_a_batch_pool_needs_a_command_and_somebody_who_sizes_it() -> None:
+    for pool, why in (({}, "pool.command"), ({"kind": "recommend"}, "sized by Penstock")):
+        with pytest.raises(ValidationError, match=why):
+            FleetSettings.model_validate({"batch": {"gpu_type": "a100", "pool": pool}})

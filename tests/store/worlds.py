@@ -128,7 +128,13 @@ safeties = st.builds(
     wall_at_s=st.none() | _floats,
 )
 resizes = st.builds(
-    PoolResize, workers=_counts, decision_id=_names, fence=_counts, remove=st.lists(_names).map(tuple)
+    PoolResize,
+    workers=_counts,
+    decision_id=_names,
+    fence=_counts,
+    remove=st.lists(_names).map(tuple),
+    gpu_type=_names,
+    release=st.booleans(),
 )
 
 
@@ -147,6 +153,7 @@ def states(draw: st.DrawFn) -> ControlState:
         pool_failures=draw(_counts),
         safety=draw(safeties),
         resized=draw(st.none() | resizes),
+        gpu_type=draw(_names),
     )
 
 

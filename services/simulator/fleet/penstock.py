@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from estimator.fleet import NOTHING, Budget, Configuration, ShareRules, Standing, Wish, share
+from estimator.fleet.moving import fewest, kept_by_move, late_demand, with_move
 from estimator.fleet.plan import Method
 from estimator.rules.penstock import PenstockMemory, penstock
 from estimator.situation import Limits, Situation, Sizing
@@ -23,11 +24,8 @@ from services.simulator.fleet.file import FleetFile
 from services.simulator.fleet.kernel import Counts
 from services.simulator.fleet.seen import FleetDecision, FleetSeen
 from services.simulator.fleet.traffic import FleetTraffic
-from services.simulator.trace import Floats
 
 TICK_S = 60
-SPAN_S = 900.0
-"""Over which a move must pay, and a backlog that is late anyway is drained."""
 GAP, SOLVE_S = 0.02, 60.0
 """A live tick gives the programme two seconds and asks for half a per cent. Here it must be quick, and a busy
 machine must not change what is decided."""
@@ -46,7 +44,7 @@ class PenstockFleet:
         self._sharing = ShareRules(gap=GAP, time_limit_s=SOLVE_S) if rules is None else rules
         self.budget = budget_of(fleet)
         self._standings = standings_of(fleet)
-        self._kept = 1 - min((fleet.startup_late_s + fleet.drain_s) / SPAN_S, 0.9)
+        self._kept = kept_by_move(fleet.startup_late_s, fleet.drain_s)
         self._moving_until_s = np.zeros(len(fleet.jobs))
 
     def decide(self, seen: FleetSeen) -> FleetDecision:
@@ -73,8 +71,8 @@ class PenstockFleet:
         sizing, self._memory[job] = self._rules[job].size(situation, self._memory[job])
         workers, here = min(max(sizing.workers, 1), most), int(seen.requested[job, place])
         if situation.lag_s > situation.slo.fresh_within_s:
-            enough = _coming(sizing, situation) + situation.lag / SPAN_S
-            workers = min(workers, max(_fewest(seen.curve(job, place, most), enough), 1))
+            enough = late_demand(_coming(sizing, situation), situation.lag)
+            workers = min(workers, max(fewest(seen.curve(job, place, most), enough), 1))
         sure = 1.0 if kinds[place] == about.home else float(seen.sure[job, place])
         demand = sure * float(seen.curve(job, place, workers)[-1])
         counts: dict[str, int] = {}
@@ -84,12 +82,13 @@ class PenstockFleet:
             curve = seen.curve(job, kind, int(seen.capacity[kind]))
             if name != about.home:  # what stands in for a guarantee must be worth it
                 curve *= seen.sure[job, kind]
-            counts[name] = workers if kind == place else _fewest(curve, demand)
+            counts[name] = workers if kind == place else fewest(curve, demand)
             if here and kind != place:
-                curve = self._moved(curve, demand, about.guaranteed if name == about.home else 0)
+                promised = about.guaranteed if name == about.home else 0
+                curve = with_move(curve, demand, kept=self._kept, guaranteed=promised)
             curves[name] = tuple(curve[: max(counts[name], here, about.guaranteed) + 2].tolist())
-        promised = float(seen.curve(job, kinds.index(about.home), about.guaranteed)[-1])
-        there = curves[kinds[place]][here] >= min(promised, demand) * (1 - 1e-9)
+        assured = float(seen.curve(job, kinds.index(about.home), about.guaranteed)[-1])
+        there = curves[kinds[place]][here] >= min(assured, demand) * (1 - 1e-9)
         return Wish(
             job=self._standings[job],
             workers=counts,
@@ -99,12 +98,6 @@ class PenstockFleet:
             pinned=bool(here and there and seen.now_s < self._moving_until_s[job]),
             preferred=kinds[place],
         )
-
-    def _moved(self, curve: Floats, demand: float, guaranteed: int) -> Floats:
-        """What a job would train of its demand with the move in it; a guarantee is worth what it is."""
-        moved = self._kept * np.minimum(curve, demand)
-        moved[: guaranteed + 1] = curve[: guaranteed + 1]
-        return np.maximum.accumulate(moved)
 
 
 def _coming(sizing: Sizing, situation: Situation) -> float:
@@ -136,7 +129,3 @@ def standings_of(fleet: FleetFile) -> tuple[Standing, ...]:
 def _where(requested: Counts, home: int) -> int:
     """The type that a job is on, or its first one while it has nothing."""
     return int(requested.argmax()) if requested.any() else home
-
-
-def _fewest(curve: np.ndarray[tuple[int], np.dtype[np.float64]], demand: float) -> int:
-    return min(int(np.searchsorted(curve, demand * (1 - 1e-9))), len(curve) - 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from estimator.fleet import Binding, Budget, InvalidFleet, JobId, Standing
 from estimator.fleet.admission import AdmissionPolicy, Verdict, admitted
@@ -136,3 +138,36 @@ def test_the_shadow_price_is_what_one_more_gpu_adds_to_the_weighted_satisfaction
 
     assert answer.before.prices == {"a100": pytest.approx(gained)}
     assert answer.before.of(JobId("", "a")).worth == {"a100": pytest.approx(0.125)}
+
+
+@st.composite
+def _outlooks(draw: st.DrawFn) -> tuple[Budget, list[Outlook]]:
+    """Jobs with guarantees that fit, and demands that together may not."""
+    jobs = []
+    for number in range(draw(st.integers(2, 4))):
+        guaranteed = draw(st.integers(0, 3))
+        rate = draw(st.sampled_from((50.0, 100.0, 200.0)))
+        curve = tuple(rate * workers / (1 + 0.05 * max(0, workers - 1)) for workers in range(13))
+        demand = tuple(draw(st.lists(st.integers(0, 900).map(float), min_size=6, max_size=6)))
+        standing = Standing(
+            f"job-{number}", weight=draw(st.sampled_from((0.0, 1.0, 5.0))), guaranteed=guaranteed
+        )
+        jobs.append(Outlook(standing, {"a100": curve}, demand, slo_s=draw(st.sampled_from((60.0, 600.0)))))
+    least = sum(outlook.job.guaranteed for outlook in jobs)
+    return Budget.counted({"a100": max(1, least) + draw(st.integers(0, 6))}), jobs
+
+
+@settings(max_examples=60, deadline=None)
+@given(_outlooks())
+def test_no_job_is_later_in_the_shared_cluster_than_alone_on_its_guarantee(
+    fleet: tuple[Budget, list[Outlook]],
+) -> None:
+    """Played through hours with backlogs that carry over: sharing safety, in samples that are late."""
+    budget, outlooks = fleet
+    shared = played(budget, outlooks, steps=6, step_s=3600.0)
+    for outlook in outlooks:
+        if outlook.job.guaranteed:
+            own = Budget.counted({"a100": outlook.job.guaranteed})
+            alone = played(own, [outlook], steps=6, step_s=3600.0)
+            late, late_alone = shared.fates[outlook.job.id].late, alone.fates[outlook.job.id].late
+            assert sum(late) <= sum(late_alone) + 1e-6

@@ -1,0 +1,78 @@
+"""What a fleet has, what a job told it, and what it was granted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from estimator.fleet import Budget, JobId, ShareRules, Tenants
+from estimator.fleet.lending import LendingTerms
+from estimator.fleet.sharing import NO_TENANTS
+from estimator.fleet.wish import DEFAULT_RULES
+from services.control.fleet_cells import Sitting
+from services.control.fleet_wish import Word
+from services.control.types import WorkerPhase
+
+LENDING = LendingTerms()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTerms:
+    """What a fleet has, and how it is shared."""
+
+    budget: Budget
+    tenants: Tenants = NO_TENANTS
+    rules: ShareRules = DEFAULT_RULES
+    lending: LendingTerms = LENDING
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a job may have."""
+
+    workers: int
+    """At the most."""
+    gpu_type: str = ""
+    """Where to: another type than it is on; empty where it is."""
+    leave: tuple[str, ...] = ()
+    """Workers that have to go first: they slow down a guaranteed one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The last word of one job, and what came of it."""
+
+    word: Word
+    held: int
+    """Workers whose GPUs it has, or has been given."""
+    kind: str
+    """Their type."""
+    loan: int = 0
+    """Workers of its guarantee that others may have for now."""
+
+    @property
+    def id(self) -> JobId:
+        """Whose word it is."""
+        return self.word.standing.id
+
+    def gpus_kept(self) -> dict[str, float]:
+        """By type, GPUs that nobody else may take: what it has, still has, or is guaranteed and not lent."""
+        workers = defaultdict(int, {self.kind: self.held})
+        for kind, count in {self.word.kind: self.word.decision.requested, **self.word.leaving}.items():
+            workers[kind] = max(workers[kind], count)
+        home, standing = self.word.home, self.word.standing
+        workers[home] = max(workers[home], standing.guaranteed - self.loan)
+        return {kind: standing.gpus(count) for kind, count in workers.items()}
+
+    def sitting(self) -> Sitting:
+        """As the cells of its guarantee see it."""
+        word, standing = self.word, self.word.standing
+        workers = tuple(one for one in word.seen.pool.workers if one.phase is not WorkerPhase.DRAINING)
+        kept = max(0, standing.guaranteed - self.loan)
+        return Sitting(standing.id, standing.weight, kept, word.home, standing.gpus_per_worker, workers)
+
+    def gpus_wished(self) -> float:
+        """GPUs of the type that it is on, which it would take if it were alone."""
+        word = self.word
+        kept = word.kept if word.home == word.kind else 0
+        return word.standing.gpus(max(word.decision.planned, kept))

@@ -1,0 +1,86 @@
+"""On a shared GPU the worker without a guarantee yields when it slows down one that has it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from estimator.fleet import Budget, Standing
+from estimator.throughput import StepTimes
+from services.control.decide import decide
+from services.control.fleet_share import FleetShare, FleetTerms, Grant
+from services.control.neighbours import AWAY_S, Neighbours
+from services.control.types import (
+    ControlState,
+    Observation,
+    PoolState,
+    Worker,
+    WorkerPhase,
+    WorkerReport,
+)
+from tests.control.worlds import a_policy, an_observation
+
+OWNER = Standing("owner", guaranteed=2, gpus_per_worker=0.5)
+GUEST = Standing("guest", gpus_per_worker=0.5)
+
+
+def seen(job: str, *nodes: str, step_s: float = 0.1, at_s: float = 1000.0) -> Observation:
+    """A worker on each of the nodes, whose steps compute for so long."""
+    workers = tuple(Worker(f"{job}-{node}", WorkerPhase.READY, 0.0, node=node) for node in nodes)
+    reports = tuple(
+        WorkerReport(worker.id, at_s, 1, 0.04, 100.0, steps=StepTimes(0.01, step_s, 0.0))
+        for worker in workers
+    )
+    observed = an_observation(rate=50.0 * len(nodes), pool=PoolState(len(nodes), workers), reports=reports)
+    return replace(observed, job=job, at_s=at_s, traffic=replace(observed.traffic, at_s=at_s))
+
+
+def test_who_slows_a_guaranteed_worker_by_five_per_cent_yields_on_that_node_alone() -> None:
+    neighbours = Neighbours()
+    neighbours.tell("owner", OWNER, seen("owner", "n1", "n2"))
+    neighbours.tell("guest", GUEST, seen("guest", "n1", "n3"))
+
+    neighbours.tell("owner", OWNER, seen("owner", "n1", "n2", step_s=0.104))
+    assert neighbours.yielding("guest", now_s=0.0) == ()
+
+    neighbours.tell("owner", OWNER, seen("owner", "n1", "n2", step_s=0.106))
+    assert neighbours.yielding("guest", now_s=0.0) == ("guest-n1",)
+    assert neighbours.yielding("owner", now_s=0.0) == ()
+    assert not neighbours.may_grow("guest", now_s=AWAY_S - 1.0)
+    assert neighbours.may_grow("guest", now_s=AWAY_S)
+
+
+def test_beside_one_that_was_never_measured_alone_nobody_stays() -> None:
+    neighbours = Neighbours()
+    neighbours.tell("guest", GUEST, seen("guest", "n1"))
+    neighbours.tell("owner", OWNER, seen("owner", "n1"))
+
+    assert neighbours.yielding("guest", now_s=0.0) == ("guest-n1",)
+
+
+def test_workers_of_whole_gpus_have_no_neighbours() -> None:
+    neighbours = Neighbours()
+    neighbours.tell("owner", replace(OWNER, gpus_per_worker=1.0), seen("owner", "n1"))
+    neighbours.tell("guest", replace(GUEST, gpus_per_worker=1.0), seen("guest", "n1"))
+
+    assert neighbours.yielding("guest", now_s=0.0) == ()
+
+
+def test_the_one_that_disturbs_is_the_one_that_leaves() -> None:
+    share = FleetShare(FleetTerms(Budget.counted({"a100": 4})), interval_s=10.0)
+    policy = a_policy()
+
+    def word(standing: Standing, observed: Observation) -> Grant | None:
+        decision = decide(observed, ControlState(planned=observed.pool.requested), policy)
+        return share.grant(decision, standing, observed, policy.slo)
+
+    word(OWNER, seen("owner", "n1"))
+    word(GUEST, seen("guest", "n1", "n2"))
+    word(OWNER, seen("owner", "n1", step_s=0.12, at_s=1020.0))
+    observed = seen("guest", "n1", "n2", at_s=1020.0)
+    grant = word(GUEST, observed)
+
+    assert grant == Grant(1, leave=("guest-n1",))
+    held = replace(observed, fleet_max=grant.workers, yielding=grant.leave)
+    decision = decide(held, ControlState(planned=2), policy)
+    assert decision.resize is not None
+    assert decision.resize.remove == ("guest-n1",)
