@@ -46,7 +46,9 @@ def as_page(verdict: Verdict, frontier: Frontier | None = None) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f"<style>{STYLE}</style><h1>{html.escape(title)}</h1>"
         f"<p>{_plant(verdict)}</p><ul>{notes}</ul>{_table(verdict)}"
-        f"<h2>GPU-hours against late samples</h2>{_pareto(verdict, frontier)}"
+        "<h2>GPU-hours against late samples</h2>"
+        "<p>To the right: GPU-hours over those of the floor. Upwards: the share of samples trained late; "
+        f"0.001 % and less lie on the bottom.</p>{_pareto(verdict, frontier)}"
         f"{_across(frontier)}{charts}</html>\n"
     )
 

@@ -140,9 +140,11 @@ def rule_of(choice: PolicyChoice, plant: Plant, course: Course) -> Rule[Any]:
 
 
 def _known_beforehand(rule: str, options: dict[str, float], plant: Plant, course: Course) -> dict[str, float]:
-    """A static pool is sized from the traffic to come and the true curve: for scale only."""
-    minutes = course.scored.minutes
-    rate = float(minutes.max() if rule == "static-max" else minutes.mean())
+    """A static pool is sized from the traffic to come and the true curve: for scale only.
+
+    For the peak of the warm-up that it runs through as well: else it would start with that one's backlog.
+    """
+    rate = float(course.arrivals.minutes.max() if rule == "static-max" else course.scored.minutes.mean())
     utilisation = options.get("utilisation", 0.8 if rule == "static-max" else 1.0)
     curve = true_curve(plant, plant.most_workers)
     workers = int(fewest_workers(curve, rate / utilisation, at_least=max(plant.workers_min, 1)))

@@ -154,6 +154,15 @@ def test_standbys_that_follow_a_forecast_need_what_is_learned() -> None:
     assert policy_for(rule_named("hpa"), plant).learns
 
 
+def test_a_pool_for_the_peak_starts_without_the_backlog_of_the_warm_up() -> None:
+    rates = np.concatenate([np.full(120, 900.0), np.full(120, 300.0)])
+    plant, course = a_plant(), a_course(rates, scored_from_min=120)
+
+    run = simulate(rule_of(choose("static-max"), plant, course), plant, course, seed=1)
+
+    assert figures_of(run, plant).late_share == 0.0
+
+
 def test_the_floor_is_the_fewest_whole_workers_of_each_minute() -> None:
     course = a_course(np.array([50.0, 150.0, 1000.0, 0.0]))
 
