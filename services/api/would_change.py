@@ -44,7 +44,8 @@ def would_change(plan: DecisionView, job: JobSettings) -> list[str]:
 
 def _traffic(plan: DecisionView) -> list[str]:
     """By the planner's own trial of other traffic; without one, by what the pool planned can train."""
-    numbers, said = plan.numbers, []
+    numbers = plan.numbers
+    said: list[str] = []
     more, fewer = numbers.get("traffic_factor_one_more"), numbers.get("traffic_factor_one_fewer")
     if more is not None:
         said.append(f"Traffic {more - 1:.0%} higher than foreseen: a larger pool would be the cheaper one.")

@@ -82,6 +82,13 @@ class Verdict:
     judged: tuple[Judged, ...]
 
     @property
+    def forecasts(self) -> tuple[str, ...]:
+        """Whose forecasts the policies were given, in words; those that look at none are left out."""
+        names = dict.fromkeys(judged.forecaster for judged in self.judged if judged.forecaster)
+        given = {name: [j.choice.label for j in self.judged if j.forecaster == name] for name in names}
+        return tuple(f"forecasts by {name}: {', '.join(labels)}" for name, labels in given.items())
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the figures must know of the trace."""
         trace, plant = self.contest.trace, self.contest.plant

@@ -111,7 +111,7 @@ def _usual_plant(trace: Trace) -> Plant:
 
 def _show(console: Console, verdict: Verdict, frontier: Frontier | None) -> None:
     console.print(as_table(verdict, wide=console.width >= 120))
-    for note in verdict.notes:
+    for note in (*verdict.notes, *verdict.forecasts):
         console.print(f"note: {note}", highlight=False)
     if frontier is not None:
         console.print(across_table(frontier.baseline, frontier.across))

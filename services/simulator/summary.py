@@ -151,7 +151,7 @@ COLUMNS = (
     "policy", "forecasts", "late", "over SLO", "GPU-h", "x floor", "x oracle", "mean lag", "p50 s", "p99 s",
     "down s", "use", "resizes", "reversals",
 )  # fmt: skip
-WIDE_ONLY = ("over SLO", "mean lag", "p50 s", "reversals")
+WIDE_ONLY = ("forecasts", "over SLO", "mean lag", "p50 s", "reversals")
 
 
 def _limit_row(name: str, late: str, gpu_hours: float, floor: float) -> dict[str, str]:

@@ -16,7 +16,7 @@ from services.controller.views.decision import DecisionView
 from services.settings import JobSettings
 
 JOB = JobSettings(topic="clicks")
-WEIGHED = {
+WEIGHED: dict[str, Any] = {
     "cost": 900.0, "late_share": 0.004, "cost_one_fewer": 1100.0, "late_share_one_fewer": 0.02,
     "cost_one_more": 960.0, "late_share_one_more": 0.001, "cost_as_it_is": 1100.0,
     "late_share_as_it_is": 0.02, "traffic_factor_one_more": 1.15, "traffic_factor_one_fewer": 1 / 1.4,

@@ -21,7 +21,7 @@ NAN, INF = math.nan, math.inf
 
 
 def reports(workers: int, **said: Any) -> tuple[WorkerReport, ...]:
-    usual = {"at_s": 0.0, "trained": 10, "busy": 0.8, "rate_per_busy_s": 100.0}
+    usual: dict[str, Any] = {"at_s": 0.0, "trained": 10, "busy": 0.8, "rate_per_busy_s": 100.0}
     return tuple(WorkerReport(f"w-{i}", **{**usual, **said}) for i in range(workers))
 
 
@@ -34,7 +34,8 @@ def followed(
     state: ControlState | None = None,
 ) -> list[Decision]:
     """The loop closed: `look(tick, requested)` is what the next tick sees of the pool asked for."""
-    state, told = state or ControlState(), []
+    state = state or ControlState()
+    told: list[Decision] = []
     for tick in range(ticks):
         decision = decide(look(tick, requested), state, policy)
         state, requested = decision.state, decision.planned
@@ -47,7 +48,7 @@ def is_sound(decision: Decision, policy: Policy) -> bool:
     return within and all(math.isfinite(value) for value in decision.numbers.values())
 
 
-LIES = [
+LIES: list[dict[str, float]] = [
     {"busy": NAN},
     {"busy": -0.5},
     {"busy": 3.0},

@@ -22,7 +22,8 @@ def scored(seen: Observation, score: float | None, *, trouble: str = "") -> Obse
 
 
 def story(policy: Policy, *seen: Observation, state: ControlState | None = None) -> list[Decision]:
-    state, told = state or ControlState(), []
+    state = state or ControlState()
+    told: list[Decision] = []
     for one in seen:
         told.append(decide(one, state, policy))
         state = told[-1].state

@@ -205,7 +205,8 @@ def test_each_row_says_whose_forecasts_it_used(command: typer.Typer, trace: Path
     rows = json.loads(out.read_text())["policies"]
     used = {name: row["forecaster"] for name, row in rows.items()}
     assert used == {"kale": "light", "kale@served:hold_s=0": "served", "static-mean": None}
-    assert "forecasts" in result.output
+    assert "forecasts by light: kale" in result.output
+    assert "forecasts by served: kale@served:hold_s=0" in result.output
 
 
 @pytest.mark.parametrize("policy", ["kale@crystal", "kale@"])

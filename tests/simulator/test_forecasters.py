@@ -68,7 +68,7 @@ def test_a_network_speaks_alone_once_there_is_enough_to_learn_from(network: str)
 
 
 def test_a_network_is_trained_again_from_its_weights_when_that_is_due() -> None:
-    trained = []
+    trained: list[float] = []
     effort = Effort(steps=50, batch=16, tell=lambda _share, loss: trained.append(loss))
     alone = NetworkOnPrefix("patchtst", effort=effort, retrain_s=3600.0)
     first = alone.forecast(history(2 * 1440), horizon_s=1800.0)

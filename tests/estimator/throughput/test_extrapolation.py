@@ -46,7 +46,8 @@ def test_over_all_worlds_sizes_and_loads_of_a_family_one_in_twenty_is_promised_m
     family: str,
 ) -> None:
     """C(n) after a single window, half idle ones among them; C_low, which is planned with, hardly ever."""
-    over, low = [], []
+    over: list[float] = []
+    low: list[float] = []
     for world in (world for world in curve_worlds() if world.family == family):
         for workers in (4, 6, 8, 12, 16, 24):
             for load in (0.5, 0.8, 1.0):
