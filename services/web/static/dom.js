@@ -78,6 +78,7 @@ export function moment(at) {
 
 /** What a number is called and how it reads with its unit, from a name such as `rate_per_s` or `lag_s`. */
 export function measured(name, value) {
+  if (name === "lag") return ["backlog", `${number(value)} samples`];
   if (name.endsWith("_at_s")) return [words(name.slice(0, -5)), value ? moment(value) : "–"];
   if (name.endsWith("_per_s")) return [words(name.slice(0, -6)), `${number(value)}/s`];
   if (name.endsWith("_s")) return [words(name.slice(0, -2)), seconds(value)];
