@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+from collections.abc import Callable
 
 import numpy as np
 import psutil
@@ -88,12 +89,15 @@ async def test_whoever_stops_waiting_ends_the_work_and_the_next_gets_their_own_a
     async with SimulatedWhatIf() as what_if:
         await what_if.ask(a_question(rule="static-max"))
         (child,) = simulators()
+
+        def worked_since(spent_s: float) -> Callable[[], bool]:
+            return lambda: child.cpu_times().user > spent_s
+
         for promised_s in (30.0, 31.0):
             abandoned = asyncio.create_task(
                 what_if.ask(a_question(rule="penstock", fresh_within_s=promised_s))
             )
-            spent_s = child.cpu_times().user
-            await eventually_async(lambda at=spent_s: child.cpu_times().user > at, what="work on it")  # type: ignore[misc]
+            await eventually_async(worked_since(child.cpu_times().user), what="work on it")
             abandoned.cancel()
 
             answer = await what_if.ask(a_question(rule="static-max", fresh_within_s=promised_s / 4))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -149,7 +150,7 @@ def test_every_script_of_the_ledger_stays_within_the_jobs_slot(url: str) -> None
         ledger.reset({0: 0, 1: 0}, {0: 100, 1: 100}, topic_id="another")
 
         assert ledger.progress().watermarks == {0: 0, 1: 0}
-        known = client.script_exists(*(script.sha for script in ledger._scripts.values()))
+        known = cast(list[bool], client.script_exists(*(script.sha for script in ledger._scripts.values())))
         assert dict(zip(ledger._scripts, known, strict=True)) == dict.fromkeys(_SCRIPTS, True), (
             "one was not tried"
         )

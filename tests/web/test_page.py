@@ -270,15 +270,9 @@ def test_shared_gpus_follow_the_decisions(page: Page, served: Served) -> None:
     served.tick(rate=100)
     visit(page, served)
     expect(page.locator("#live")).to_have_text("Live")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
 
-    served.tick(rate=900, coming=2000)
-
-    eventually(
-        lambda: page.wait_for_timeout(100) is None and any(url.endswith("/v1/fleet") for url in asked),
-        what="a fresh look at the shares",
-    )
+    with page.expect_request(re.compile("/v1/fleet$")):
+        served.tick(rate=900, coming=2000)
 
 
 def test_on_a_phone_one_jumps_to_the_promise(page: Page, served: Served) -> None:
