@@ -82,7 +82,7 @@ def test_what_older_workers_leave_behind_is_trained_by_newer_ones_once(
 ) -> None:
     """The older workers are gone: their leases lapse, and each offset that was not trained is, once."""
     if extra:
-        client.hset(KEYS.ledger("clicks", "state"), mapping=extra)
+        client.hset(KEYS.ledger("clicks", "state"), items=[part for pair in extra.items() for part in pair])
     time = Time(LEFT_AT_S + TERMS.ttl_s + 1)
     ledger = ledger_at(client, time)
     trained: Counter[tuple[int, int]] = Counter()
