@@ -1,4 +1,7 @@
-"""Plays a job's recent traffic again on the simulator, in a process of its own. No I/O but its pipe.
+"""Plays a job's recent traffic again on the simulator, in a process of its own. No I/O but its pipes.
+
+A question that is overtaken is given up: before each forecast the process looks whether another message
+waits.
 
 The simulator's day is 86,400 s. A job whose season is another (a demo's day lasts ten minutes) is
 stretched to it: times grow, rates shrink, samples and shares stay.
@@ -8,16 +11,19 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
-import sys
 import time
-from collections.abc import Mapping
-from typing import Any, BinaryIO
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from estimator.rules.tempo import OPTION
+from forecasting.forecast import Forecast
 from forecasting.forecaster import Forecaster
+from forecasting.history import TrafficHistory
 from services.api.what_if import Answer, Point, Question
 from services.simulator.course import course_of
 from services.simulator.errors import SimulationError
@@ -39,8 +45,53 @@ _SETTLE_S = 2 * 3600.0
 _SEED = 1
 
 
-def answer(question: Question) -> Answer:
-    """One simulation for each point. Raises SimulationError when there is nothing to play."""
+class GivenUp(Exception):
+    """Another message waits: nobody wants this answer any more."""
+
+
+@dataclass(slots=True)
+class _Attentive:
+    """A forecaster that stops its simulation once `overtaken` says so."""
+
+    behind: Forecaster
+    overtaken: Callable[[], bool]
+
+    @property
+    def name(self) -> str:
+        return self.behind.name
+
+    def forecast(self, history: TrafficHistory, *, horizon_s: float) -> Forecast:
+        """Raises GivenUp."""
+        if self.overtaken():
+            raise GivenUp
+        return self.behind.forecast(history, horizon_s=horizon_s)
+
+
+class Player:
+    """Answers questions, and remembers the forecasts of the traffic that it was asked about last.
+
+    What is asked and what is in force are played on the same traffic, one after the other, and forecasts are
+    a third of the work.
+    """
+
+    def __init__(self, overtaken: Callable[[], bool] = lambda: False) -> None:
+        self._overtaken = overtaken
+        self._traffic = b""
+        self._forecaster = Remembered(light())
+
+    def forecaster(self, question: Question) -> Forecaster:
+        """The one that has seen this traffic, or a fresh one."""
+        history = question.history
+        traffic = pickle.dumps(
+            (history.start_s, history.step_s, question.job.forecast.season_s, history.rates.tobytes())
+        )
+        if traffic != self._traffic:
+            self._traffic, self._forecaster = traffic, Remembered(light())
+        return _Attentive(self._forecaster, self._overtaken)
+
+
+def answer(question: Question, player: Player | None = None) -> Answer:
+    """One simulation for each point. Raises SimulationError when there is nothing to play, GivenUp."""
     started_s = time.perf_counter()
     job, history = question.job, question.history
     stretch = DAY_S / job.forecast.season_s
@@ -49,7 +100,7 @@ def answer(question: Question) -> Answer:
     plant = _plant(question, stretch)
     course = course_of(trace, plant, seed=_SEED, settle_s=_SETTLE_S)
     own = PolicyChoice("", job.scaling.rule, _stretched(job.scaling.rule_options, stretch))
-    forecaster = Remembered(light())
+    forecaster = (player or Player()).forecaster(question)
     points = tuple(
         _point(choice, plant, course, forecaster, question)
         for choice in (_knob(own) if question.turned else (own,))
@@ -114,25 +165,48 @@ def framed(message: object) -> bytes:
     return len(content).to_bytes(LENGTH_BYTES) + content
 
 
-def run(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answers questions until the other end is gone."""
-    while length := questions.read(LENGTH_BYTES):
-        question = pickle.loads(questions.read(int.from_bytes(length)))  # noqa: S301 - our own controller
+def run(questions: int, answers: int) -> None:
+    """Answers questions, each a number and what is asked, until the other end is gone.
+
+    A message that asks nothing ends the work on the one before.
+    """
+    player = Player(lambda: bool(select.select([questions], [], [], 0)[0]))
+    while length := _read(questions, LENGTH_BYTES):
+        number, question = pickle.loads(_read(questions, int.from_bytes(length)))  # noqa: S301 - our controller
+        if question is None:
+            continue
         try:
-            said: Answer | str = answer(question)
+            said: Answer | str = answer(question, player)
+        except GivenUp:
+            continue
         except (SimulationError, ValueError) as error:
             said = str(error)
-        answers.write(framed(said))
-        answers.flush()
+        _write(answers, framed((number, said)))
+
+
+def _read(pipe: int, wanted: int) -> bytes:
+    """So many bytes, or none when the other end is gone; nothing ahead, so that `select` sees the rest."""
+    found = b""
+    while len(found) < wanted:
+        part = os.read(pipe, wanted - len(found))
+        if not part:
+            return b""
+        found += part
+    return found
+
+
+def _write(pipe: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(pipe, content) :]
 
 
 def main() -> None:
     """The process. Ctrl-C is for the controller, which then closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)  # deciding comes first
-    answers = os.fdopen(os.dup(1), "wb")
+    answers = os.dup(1)
     os.dup2(2, 1)  # what a library prints is not an answer
-    run(sys.stdin.buffer, answers)
+    run(0, answers)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 
 import uvicorn
@@ -19,14 +20,28 @@ class AddressUnavailable(Exception):
 def bind(settings: ApiSettings) -> socket.socket:
     """A listening socket for REST and the page. Raises AddressUnavailable.
 
-    Bound first of all, so that a port that is taken is told before workers start.
+    Bound first of all, so that a port that is taken is told before workers start; so is a certificate that
+    cannot be used.
     """
+    _check_certificate(settings)
     return _bound(settings.host, settings.port, "port")
 
 
 def bind_operations(settings: ApiSettings) -> socket.socket:
     """A listening socket for health, readiness and metrics. Raises AddressUnavailable."""
     return _bound(settings.operations_host, settings.operations_port, "operations_port")
+
+
+def _check_certificate(settings: ApiSettings) -> None:
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise AddressUnavailable(
+            f"api.tls_certificate {certificate} with api.tls_key {key} cannot be used: {error}"
+        ) from error
 
 
 def _bound(host: str, port: int, setting: str) -> socket.socket:

@@ -26,18 +26,42 @@ _NEWS_S = 60.0
 """An answer is remembered until this much more traffic has come."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Child:
     process: asyncio.subprocess.Process
     questions: asyncio.StreamWriter
     answers: asyncio.StreamReader
+    asked: int = 0
+    length: int | None = None
+    """Of the answer whose beginning is read: whoever waited for the rest may have left."""
+
+    async def converse(self, question: Question) -> Answer | str:
+        """Its answer to this question; those to questions that were given up are passed over."""
+        self.asked += 1
+        self._tell(question)
+        await self.questions.drain()
+        while True:
+            if self.length is None:
+                self.length = int.from_bytes(await self.answers.readexactly(LENGTH_BYTES))
+            content = await self.answers.readexactly(self.length)
+            self.length = None
+            number, said = pickle.loads(content)  # noqa: S301 - our own child
+            if number == self.asked:
+                return cast("Answer | str", said)
+
+    def give_up(self) -> None:
+        """Nobody wants the answer: it may turn to the next question."""
+        self._tell(None)
+
+    def _tell(self, question: Question | None) -> None:
+        self.questions.write(framed((self.asked, question)))
 
 
 class SimulatedWhatIf:
     """Asks one question at a time; answers stay known for a while, so that a slider can be moved back.
 
-    Whoever stops waiting for an answer ends the process that works on it: nobody else wants it, and
-    the next question must not read it for its own.
+    When somebody stops waiting, the process is told and takes the next question: it stays, since one started
+    anew would spend seconds on loading what it runs.
     """
 
     def __init__(self) -> None:
@@ -68,15 +92,18 @@ class SimulatedWhatIf:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 said = await self._talk
         except TimeoutError:
+            await self._end()  # it may never look up
             raise WhatIfUnavailable(f"the simulation took longer than {ANSWER_WITHIN_S:g} s") from None
         except (asyncio.IncompleteReadError, OSError) as error:
             raise WhatIfUnavailable("the simulator's process ended; ask again") from error
         except asyncio.CancelledError:
             if self._closed:
                 raise WhatIfUnavailable(_STOPPING) from None
+            if self._child is not None:
+                self._child.give_up()
             raise
         finally:
-            if self._talk.cancelled() or self._talk.exception() is not None:
+            if not self._talk.cancelled() and self._talk.exception() is not None:
                 await self._end()
         if isinstance(said, str):
             raise WhatIfUnavailable(said)
@@ -85,12 +112,7 @@ class SimulatedWhatIf:
     async def _converse(self, question: Question) -> Answer | str:
         if self._child is None:
             self._child = await _started()
-        child = self._child
-        child.questions.write(framed(question))
-        await child.questions.drain()
-        length = int.from_bytes(await child.answers.readexactly(LENGTH_BYTES))
-        said: Answer | str = pickle.loads(await child.answers.readexactly(length))  # noqa: S301 - our own child
-        return said
+        return await self._child.converse(question)
 
     async def _end(self) -> None:
         child, self._child = self._child, None

@@ -6,17 +6,20 @@ import asyncio
 import dataclasses
 import os
 import signal
+from collections.abc import Callable
 
 import numpy as np
 import psutil
 import pytest
 
 from estimator.capacity import Capacity
+from forecasting.forecaster import Forecaster
 from forecasting.history import TrafficHistory
 from services.api import replay
 from services.api.simulated import SimulatedWhatIf
 from services.api.what_if import Question, WhatIfUnavailable
 from services.settings import JobSettings
+from services.simulator.forecasters import light
 from tests.waiting import eventually_async
 
 DAY_S = 86_400.0
@@ -84,13 +87,50 @@ async def test_a_process_that_died_is_told_and_replaced() -> None:
 
 async def test_whoever_stops_waiting_ends_the_work_and_the_next_gets_their_own_answer() -> None:
     async with SimulatedWhatIf() as what_if:
-        abandoned = asyncio.create_task(what_if.ask(a_question(rule="penstock")))
-        await eventually_async(lambda: bool(simulators()), what="the simulator's process")
-        abandoned.cancel()
+        await what_if.ask(a_question(rule="static-max"))
+        (child,) = simulators()
 
-        answer = await what_if.ask(a_question(rule="static-max", fresh_within_s=7.0))
+        def worked_since(spent_s: float) -> Callable[[], bool]:
+            return lambda: child.cpu_times().user > spent_s
 
-        assert answer.points[0].fresh_within_s == 7.0, "the abandoned question was answered"
+        for promised_s in (30.0, 31.0):
+            abandoned = asyncio.create_task(
+                what_if.ask(a_question(rule="penstock", fresh_within_s=promised_s))
+            )
+            await eventually_async(worked_since(child.cpu_times().user), what="work on it")
+            abandoned.cancel()
+
+            answer = await what_if.ask(a_question(rule="static-max", fresh_within_s=promised_s / 4))
+
+            assert answer.points[0].fresh_within_s == promised_s / 4, "the abandoned question was answered"
+        assert simulators() == [child], "a process was started anew, which takes seconds"
+
+
+def test_a_question_is_given_up_once_another_waits() -> None:
+    looks = iter([False] * 5)
+
+    with pytest.raises(replay.GivenUp):
+        replay.answer(a_question(rule="penstock", season_s=600.0), replay.Player(lambda: next(looks, True)))
+    assert next(looks, None) is None, "it was given up before anybody asked again"
+
+
+def test_forecasts_of_the_same_traffic_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Forecaster] = []
+
+    def counted() -> Forecaster:
+        made.append(light())
+        return made[-1]
+
+    monkeypatch.setattr(replay, "light", counted)
+    player = replay.Player()
+    asked, other = a_question(rule="penstock", season_s=600.0), a_question(rule="penstock", season_s=900.0)
+    first = replay.answer(asked, player)
+    before = len(made)
+
+    assert replay.answer(asked, player).points == first.points
+    assert len(made) == before, "the same traffic was forecast anew"
+    player.forecaster(other)
+    assert len(made) == before + 1
 
 
 async def test_nothing_is_left_running_when_it_is_closed_in_the_middle_of_an_answer() -> None:

@@ -7,7 +7,6 @@ from functools import cache
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from services.api.api_metrics import ApiMetrics
 from services.controller.meter_metrics import MeterMetrics
@@ -25,20 +24,18 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
 @cache
 def exported() -> Mapping[str, frozenset[str]]:
     """The labels of every series that a controller can export, by the series' name."""
+    registry = everything()
+    return {name: labels for family in registry.collect() for name, labels in _series(registry, family)}
+
+
+def everything() -> CollectorRegistry:
+    """All metrics of a controller with a meter."""
     registry = CollectorRegistry()
     Metrics(registry)
     ApiMetrics(registry)
     seen = MeterFigures("clicks", event_age_s=1.0, late_share=0.0, errors={"no leader": 1})
-    meters = MeterMetrics(lambda: {"clicks": seen}, lambda: {"ads": seen})
-    return {
-        name: labels for family in _families(registry, meters) for name, labels in _series(registry, family)
-    }
-
-
-def _families(registry: CollectorRegistry, *beside: Collector) -> Iterator[Metric]:
-    yield from registry.collect()
-    for collector in beside:
-        yield from collector.collect()
+    registry.register(MeterMetrics(lambda: {"clicks": seen}, lambda: {"ads": seen}))
+    return registry
 
 
 def _series(registry: CollectorRegistry, family: Metric) -> Iterator[tuple[str, frozenset[str]]]:

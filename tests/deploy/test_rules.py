@@ -7,7 +7,9 @@ import subprocess
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
+from tests.deploy.exported import everything
 from tests.deploy.queries import DEPLOY, RULES, rules
 
 ALERTS = [rule for rule in rules() if "alert" in rule]
@@ -37,6 +39,19 @@ def test_prometheus_takes_its_configuration(promtool: str) -> None:
     done = subprocess.run(
         [promtool, "check", "config", "--syntax-only", "prometheus.yml"],
         cwd=RULES.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_names_and_units_of_metrics_follow_the_conventions(promtool: str) -> None:
+    """`promtool check metrics` on what a controller exposes: units, suffixes, help."""
+    done = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=generate_latest(everything()).decode(),
         capture_output=True,
         text=True,
         check=False,

@@ -47,7 +47,7 @@ class Stack:
         }
         self._intents_before = self._intents()
 
-    def compose(self, *arguments: str, within_s: float = 120) -> str:
+    def compose(self, *arguments: str, within_s: float = 300) -> str:
         """What `docker compose` prints. Raises AssertionError with its complaint."""
         files = ("-f", "docker-compose.yml", "-f", "tests/integration/quick-day.yml")
         return self._run("docker", "compose", "-p", self.project, *files, *arguments, within_s=within_s)
@@ -123,7 +123,7 @@ class Stack:
         filters = [part for label in labels for part in ("--filter", label)]
         return self._run("docker", *what, *filters).split()
 
-    def _run(self, *command: str, within_s: float = 60) -> str:
+    def _run(self, *command: str, within_s: float = 120) -> str:
         done = subprocess.run(
             command, cwd=ROOT, env=self._env, capture_output=True, text=True, timeout=within_s, check=False
         )

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.compose import Stack, lacking_for_compose
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
 
 
 SHARDS = ("shard-0", "shard-1")
@@ -49,8 +49,8 @@ def day() -> Iterator[Day]:
 
 def _played(stack: Stack) -> Day:
     day = Day()
-    stack.compose("build", "-q", within_s=600)
-    stack.compose("up", "-d", "--wait", within_s=300)
+    stack.compose("build", "-q", within_s=1200)
+    stack.compose("up", "-d", "--wait", within_s=900)
     _look_around(stack, day)
 
     def grown() -> bool:
@@ -61,15 +61,15 @@ def _played(stack: Stack) -> Day:
         day.workers.append(len(stack.workers()))
         return day.workers[-1] < max(day.workers)
 
-    eventually(grown, within_s=180, every_s=1.0, what="the pool grown by the evening")
-    eventually(shrunk, within_s=150, every_s=1.0, what="the pool shrunk after it")
+    eventually(grown, within_s=400, every_s=1.0, what="the pool grown by the evening")
+    eventually(shrunk, within_s=400, every_s=1.0, what="the pool shrunk after it")
     metrics = stack.metrics()
     day.late_share = metrics['penstock_late_share{job="clicks"}']
     day.trained = metrics['penstock_aged_samples_total{job="clicks"}']
     day.quality = {name: metrics[f'penstock_model_{name}{{job="clicks"}}'] for name in ("auc", "logloss")}
     day.shards = {shard: '"snapshot_kept"' in stack.compose("logs", shard) for shard in SHARDS}
     day.scraped = len(stack.ask_prometheus("penstock_workers_planned"))
-    eventually(lambda: _calm(stack), within_s=60, every_s=0.2, what="nobody starting or leaving")
+    eventually(lambda: _calm(stack), within_s=120, every_s=0.2, what="nobody starting or leaving")
     stack.down()
     day.remains = stack.remains()
     return day

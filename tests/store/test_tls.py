@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,19 +16,13 @@ from services.settings.root import RedisSettings
 from services.store.connect import connect
 from services.store.keys import Keys
 from services.store.redis_state import RedisState
+from tests.servers.certificates import make_certificate
 from tests.store.worlds import a_decision
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """One that signs itself, for this machine; its key lies beside it."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    made = tmp_path / "redis.crt"
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=redis"
-    command += f" -addext subjectAltName=IP:127.0.0.1 -keyout {made.with_suffix('.key')} -out {made}"
-    subprocess.run(command.split(), check=True, capture_output=True, timeout=60)
-    return made
+    return make_certificate(tmp_path)
 
 
 @pytest.fixture

@@ -189,9 +189,101 @@ def test_decisions_come_live_with_their_numbers_and_are_filtered(page: Page, ser
     expect(entries).to_have_count(2)
 
     entries.first.locator("summary").click()
-    expect(entries.first).to_contain_text("rate per s600")
-    page.get_by_label("Show").select_option("forecast rise")
+    expect(entries.first.locator("dl")).to_contain_text("rate600/s")
+    page.get_by_label("Show", exact=True).select_option("forecast rise")
     expect(entries).to_have_count(1)
+
+
+def test_the_numbers_of_a_decision_are_shown_on_hover_and_on_focus(page: Page, served: Served) -> None:
+    served.tick(rate=600)
+    visit(page, served, "clicks")
+    summary = page.locator(".timeline > li summary").first
+    tip = page.locator(".decision-tip")
+
+    summary.hover()
+    expect(tip).to_contain_text("More traffic is")
+    expect(tip).to_contain_text("rate600/s")
+    page.mouse.move(5, 5)
+    expect(tip).to_be_hidden()
+    summary.focus()
+    expect(tip).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(page.locator(".timeline > li dl").first).to_be_visible()
+    expect(tip).to_be_hidden()
+
+
+def test_older_decisions_are_reached_from_the_timeline(page: Page, served: Served) -> None:
+    for rate in range(30):
+        served.tick(rate=450 + rate)
+    visit(page, served, "clicks")
+    entries = page.locator(".timeline > li")
+
+    expect(entries).to_have_count(25)
+    page.get_by_role("button", name="Older decisions").click()
+    expect(entries).to_have_count(30)
+    expect(page.get_by_role("button", name="Older decisions")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [("clicks", ".timeline > li summary"), ("clicks", ".why summary"), ("", ".job-link")],
+    ids=["a decision", "other sizes", "a job of the fleet"],
+)
+def test_the_keyboard_stays_where_it_is_while_ticks_come(
+    page: Page, served: Served, where: str, place: str
+) -> None:
+    served.tick()
+    visit(page, served, where)
+    page.locator(place).last.focus()
+    kept = page.evaluate("document.activeElement.textContent")
+
+    served.tick(rate=612)
+    expect(page.locator(".tiles")).to_contain_text("612/s")
+
+    assert page.evaluate("document.activeElement.textContent") == kept
+
+
+def test_charts_show_what_is_near_or_all_that_is_kept(page: Page, served: Served) -> None:
+    for rate in range(200):
+        served.rig.controller.tick(rate=450 + rate, coming=None)
+    served.tick(rate=900, coming=None)
+    visit(page, served, "clicks")
+    chart = page.get_by_role("img", name=re.compile("^Workers"))
+    tip = page.locator(".tip:visible")
+
+    def first_shown() -> str:
+        chart.focus()
+        page.keyboard.press("Home")
+        text = tip.locator("strong").inner_text()
+        page.keyboard.press("Escape")
+        return text
+
+    near = first_shown()
+    page.get_by_label("Charts show").select_option("all that is kept")
+
+    assert first_shown() < near
+
+
+def test_shared_gpus_follow_the_decisions(page: Page, served: Served) -> None:
+    served.tick(rate=100)
+    visit(page, served)
+    expect(page.locator("#live")).to_have_text("Live")
+
+    with page.expect_request(re.compile("/v1/fleet$")):
+        served.tick(rate=900, coming=2000)
+
+
+def test_on_a_phone_one_jumps_to_the_promise(page: Page, served: Served) -> None:
+    page.set_viewport_size({"width": 380, "height": 800})
+    served.tick()
+    visit(page, served, "clicks")
+
+    page.get_by_role("button", name="Promise", exact=True).click()
+
+    expect(page.get_by_label("Trained within", exact=True)).to_be_in_viewport()
+    expect(page.get_by_label("Trained within", exact=True)).to_be_focused()
 
 
 def test_trouble_is_said_on_top(page: Page, served: Served) -> None:

@@ -39,7 +39,7 @@ async function open() {
     page = job ? new JobPage(job, me, reasons) : new FleetPage(me);
     await page.load();
     replace(main, page.element);
-    stop = events(job ? `?job=${encodeURIComponent(job)}` : "?kinds=tick,trouble,job", (kind, data) => page.heard(kind, data), setLive);
+    stop = events(job ? `?job=${encodeURIComponent(job)}` : "?kinds=tick,decision,trouble,job", (kind, data) => page.heard(kind, data), setLive);
   } catch (error) {
     failed(error);
   }

@@ -94,14 +94,15 @@ class Chart {
 
   draw() {
     const width = Math.round(this.plot.clientWidth);
-    if (!width || !this.data) return;
+    if (!width) return;
     const inner = { w: width - MARGIN.left - MARGIN.right, h: this.height - MARGIN.top - MARGIN.bottom };
     this.svg.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     this.svg.setAttribute("width", width);
     this.svg.setAttribute("height", this.height);
-    const [x0, x1, y0, y1] = this.domain(this.data);
-    if (x0 === null) {
+    const [x0, x1, y0, y1] = this.data ? this.domain(this.data) : [null];
+    if (x0 === null || x0 === undefined) {
       replace(this.svg, s("text", { x: width / 2, y: this.height / 2, class: "axis mid" }, this.empty));
+      this.svg.setAttribute("aria-label", `${this.title}. ${this.empty}`);
       this.x = null;
       return;
     }
@@ -242,17 +243,17 @@ function pointAt(points, at) {
 
 const valueAt = (points, at) => pointAt(points, at)?.[1] ?? null;
 
-/** A curve of y over x with points that can be named. Data: {curve: [[x, y]], points: [{x, y, name, look}], rows(x, y)}. */
+/** A curve of y over x with points that can be named. Data: {curve: [[x, y]], points: [{x, y, name, look}], limit: {x, name}, rows(x, y)}. */
 export class CurveChart extends Chart {
   constructor(options) {
     super(options);
     Object.assign(this, { across: options.across || number, up: options.up || number, fromZero: options.fromZero !== false });
   }
 
-  domain({ curve, points = [] }) {
+  domain({ curve, points = [], limit }) {
     const all = [...curve, ...points.map(({ x, y }) => [x, y])];
     if (!all.length) return [null, null, 0, 1];
-    const xs = all.map(([x]) => x);
+    const xs = [...all.map(([x]) => x), ...(limit ? [limit.x] : [])];
     const ys = all.map(([, y]) => y);
     const padX = (Math.max(...xs) - Math.min(...xs)) * 0.06 || Math.max(...xs) * 0.1 || 1;
     const low = this.fromZero ? 0 : Math.max(0, Math.min(...xs) - padX);
@@ -260,18 +261,28 @@ export class CurveChart extends Chart {
   }
 
   xTicks(x0, x1, count) {
-    return ticksOf(x0, x1, count).map((value) => [value, this.across(value)]);
+    const ticks = ticksOf(x0, x1, count);
+    const step = ticks.length > 1 ? ticks[1] - ticks[0] : 0;
+    return ticks.map((value) => [value, this.across(value, step)]);
   }
 
-  shapes({ curve, points = [], dots }) {
-    const parts = [s("path", { class: "line throughput", d: path(curve, this.x, this.y) })];
+  limit({ x, name }) {
+    const at = this.x(x);
+    const end = at > this.box.width * 0.5;
+    return [s("line", { class: "rule", x1: at, x2: at, y1: MARGIN.top, y2: MARGIN.top + this.box.h }), s("text", { class: `axis rule-name ${end ? "end" : ""}`, x: at + (end ? -5 : 5), y: MARGIN.top + 9 }, name)];
+  }
+
+  shapes({ curve, points = [], dots, limit }) {
+    const parts = limit ? this.limit(limit) : [];
+    parts.push(s("path", { class: "line throughput", d: path(curve, this.x, this.y) }));
     if (dots) for (const [x, y] of curve) parts.push(s("circle", { class: "dot throughput", cx: this.x(x), cy: this.y(y), r: 3 }));
     for (const { x, y, name, look, below } of points) {
       const px = this.x(x);
       const end = px > this.box.width * 0.66;
       parts.push(s("line", { class: "drop", x1: px, x2: px, y1: this.y(y), y2: MARGIN.top + this.box.h }));
       parts.push(s("circle", { class: `spot ${look}`, cx: px, cy: this.y(y), r: 6 }));
-      parts.push(s("text", { class: `axis name ${end ? "end" : ""}`, x: px + (end ? -10 : 10), y: this.y(y) + (below ? 18 : -9) }, name));
+      const low = below && this.y(y) + 22 < MARGIN.top + this.box.h; // never over the axis
+      parts.push(s("text", { class: `axis name ${end ? "end" : ""}`, x: px + (end ? -10 : 10), y: this.y(y) + (low ? 18 : -9) }, name));
     }
     replace(this.legend);
     return parts;

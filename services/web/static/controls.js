@@ -35,6 +35,7 @@ export class Controls {
 
   close() {
     clearTimeout(this.timer);
+    this.calm();
     this.asking?.abort();
   }
 
@@ -44,7 +45,7 @@ export class Controls {
     this.slider = h("input", { id: "fresh", type: "range", min: 0, max: STEPS.length - 1, step: 1, disabled: off, "aria-describedby": "fresh-help", oninput: () => this.slid() });
     this.fresh = h("input", { id: "fresh-s", type: "number", min: 0.1, step: "any", disabled: off, "aria-label": "Fresh within, in seconds", oninput: () => this.typed() });
     this.target = h("input", { id: "target", type: "number", min: 0.001, max: 99, step: "any", disabled: off, oninput: () => this.typed() });
-    this.chart = new CurveChart({ title: "What it would cost", unit: "GPU-hours a day by late share", height: 190, across: (v) => percent(v, 1), fromZero: false, empty: "Playing recent traffic again…" });
+    this.chart = new CurveChart({ title: "What it would cost", unit: "GPU-hours a day by late share", height: 190, across: (v, step) => percent(v, step ? Math.min(4, Math.max(0, Math.ceil(-Math.log10(step * 100) - 1e-9))) : 1), fromZero: false, empty: "Playing recent traffic again…" });
     this.verdict = h("p.verdict", { role: "status", "aria-live": "polite" });
     this.note = h("p.fine", { role: "status", "aria-live": "polite" });
     this.save = h("button.primary", { type: "submit", disabled: true }, "Save the promise");
@@ -125,26 +126,40 @@ export class Controls {
       return;
     }
     this.asking = new AbortController();
-    this.verdict.textContent = "Playing recent traffic again…";
-    this.verdict.dataset.state = "busy";
+    this.busy();
     try {
       // The verdict is enough to save by; the curve behind it takes several times as long.
       for (const curve of [false, true]) {
         const { document } = await ask("POST", `${this.page.base}/what-if`, { slo: this.wanted(), curve }, { signal: this.asking.signal });
+        this.calm();
         this.shown(document);
-        delete this.verdict.dataset.state;
         this.predicted = true;
         this.buttons();
       }
     } catch (error) {
       if (error.name === "AbortError") return;
+      this.calm();
       this.verdict.textContent = `No prediction: ${error.message}.`;
       this.chart.empty = "No prediction.";
       this.chart.show({ curve: [], points: [], rows: () => [] });
     }
-    delete this.verdict.dataset.state;
     this.predicted = true;
     this.buttons();
+  }
+
+  /** A prediction plays a whole day: how long it has taken so far is told, to the eye alone. */
+  busy() {
+    const since = Date.now();
+    const gone = h("span", { "aria-hidden": true });
+    this.calm();
+    this.verdict.dataset.state = "busy";
+    replace(this.verdict, "Playing recent traffic again… ", gone);
+    this.counting = setInterval(() => (gone.textContent = `${Math.round((Date.now() - since) / 1000)} s`), 1000);
+  }
+
+  calm() {
+    clearInterval(this.counting);
+    this.verdict?.removeAttribute("data-state");
   }
 
   shown({ asked, in_force: now, curve, traffic_s: span }) {
@@ -155,6 +170,7 @@ export class Controls {
       curve: sorted.map((point) => [point.late_share, point.gpu_hours_per_day]),
       dots: true,
       points,
+      limit: { x: this.wanted().late_share_target, name: `allowed: ${percent(this.wanted().late_share_target)}` },
       rows: (x) => {
         const point = sorted.find((one) => one.late_share === x) || sorted[0];
         return [["rule set to", point.setting || "as it is"], ["late", percent(point.late_share)], ["GPU-hours a day", number(point.gpu_hours_per_day)], ["workers, mean", number(point.workers_mean)]];

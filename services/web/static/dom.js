@@ -28,6 +28,14 @@ export function replace(element, ...children) {
   element.replaceChildren(...children.flat(Infinity).filter(Boolean));
 }
 
+/** Draw anew what lies in `element` and leave the keyboard where it was: elements are new, their keys are not. */
+export function redraw(element, ...children) {
+  const at = document.activeElement;
+  const key = element.contains(at) ? at.dataset.key : null;
+  replace(element, ...children);
+  if (key) element.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+}
+
 export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
@@ -66,6 +74,16 @@ export function moment(at) {
   const date = new Date(at * 1000);
   const today = new Date().toDateString() === date.toDateString();
   return today ? clock(at) : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock(at, false)}`;
+}
+
+/** What a number is called and how it reads with its unit, from a name such as `rate_per_s` or `lag_s`. */
+export function measured(name, value) {
+  if (name === "lag") return ["backlog", `${number(value)} samples`];
+  if (name.endsWith("_at_s")) return [words(name.slice(0, -5)), value ? moment(value) : "–"];
+  if (name.endsWith("_per_s")) return [words(name.slice(0, -6)), `${number(value)}/s`];
+  if (name.endsWith("_s")) return [words(name.slice(0, -2)), seconds(value)];
+  if (name.endsWith("_share")) return [words(name), percent(value)];
+  return [words(name), number(value)];
 }
 
 export const words = (reason) => reason.replaceAll("_", " ");

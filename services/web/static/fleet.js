@@ -2,7 +2,7 @@
 
 import { get, maybe } from "./api.js";
 import { sparkline } from "./chart.js";
-import { h, number, percent, replace, seconds } from "./dom.js";
+import { h, number, percent, redraw, replace, seconds } from "./dom.js";
 import { Shares } from "./shares.js";
 
 const KEPT = 90;
@@ -81,23 +81,23 @@ export class FleetPage {
     const gpus = jobs.reduce((total, job) => total + (job.ready || 0) * job.gpus_per_worker, 0);
     replace(
       this.tiles,
-      tile("Jobs", number(jobs.length), degraded ? `${degraded} degraded` : "all well", degraded ? "bad" : "good"),
+      tile("Jobs", number(jobs.length), degraded ? `${degraded} degraded` : late ? "none degraded" : "all well", degraded ? "bad" : late ? "" : "good"),
       tile("Late now", number(late), late ? "beyond their promise" : "every promise is kept", late ? "bad" : "good"),
       tile("Traffic", `${number(sum("rate_per_s"))}/s`, "samples arriving"),
       tile("Workers", number(sum("ready")), `of ${number(sum("planned"))} planned`),
       tile("GPUs", number(gpus), "held by ready workers"),
     );
     if (!jobs.length) {
+      this.body = null;
       replace(this.list, h("section.empty", {}, h("h2", {}, "No jobs yet"), h("p", {}, "Add one under ", h("code", {}, "jobs"), " in the settings, or with ", h("code", {}, "penstock job apply FILE"), ".")));
       return;
     }
-    if (!this.rows) {
-      this.rows = new Map();
+    if (!this.body) {
       this.body = h("tbody");
       const heads = ["Job", "State", "Traffic", "Lag", "Workers", "Late so far"];
       replace(this.list, h("div.card.flush", {}, h("table.jobs", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))), this.body)));
     }
-    replace(this.body, jobs.map((job) => this.row(job)));
+    redraw(this.body, jobs.map((job) => this.row(job)));
   }
 
   row(job) {
@@ -107,12 +107,12 @@ export class FleetPage {
     return h(
       "tr",
       {},
-      h("th", { scope: "row" }, h("a.job-link", { href: `#/jobs/${job.id}` }, job.id), h("small", {}, job.topic)),
+      h("th", { scope: "row" }, h("a.job-link", { href: `#/jobs/${job.id}`, "data-key": job.id }, job.id), h("small", {}, job.topic)),
       cell("State", pill(stateOf(job)), job.trouble ? h("small.trouble", {}, job.trouble) : null),
       cell("Traffic", h("span.with-spark", {}, sparkline(rates, { label: `Traffic of ${job.id}` }), h("b", {}, job.rate_per_s === null ? "–" : `${number(job.rate_per_s)}/s`))),
       cell("Lag", h(late ? "b.bad-text" : "b", {}, seconds(job.lag_s)), h("small", {}, `of ${seconds(job.fresh_within_s)}`)),
       cell("Workers", h("b", {}, job.ready ?? "–"), h("small", {}, `${job.planned ?? "–"} planned`)),
-      cell("Late so far", percent(job.late_share)),
+      cell("Late so far", h(job.late_share > job.late_share_target ? "b.bad-text" : "b", {}, percent(job.late_share)), h("small", {}, `${percent(job.late_share_target)} allowed`)),
     );
   }
 }

@@ -3,11 +3,13 @@
 import { ask, get, maybe } from "./api.js";
 import { CurveChart, TimeChart } from "./chart.js";
 import { Controls } from "./controls.js";
-import { clock, h, moment, number, percent, replace, seconds, words } from "./dom.js";
+import { clock, h, number, percent, redraw, replace, seconds, words } from "./dom.js";
+import { Timeline } from "./timeline.js";
 import { pill, stateOf, tile } from "./fleet.js";
 import { drawResizes, resizesPath, standbys } from "./resizes.js";
 
 const KEPT = 600;
+const NEAR = 2.5; // as much past as makes the forecast easy to read, in horizons
 
 export class JobPage {
   constructor(id, me, reasons) {
@@ -23,30 +25,36 @@ export class JobPage {
     this.lag = new TimeChart({ title: "Lag against the promise", unit: "s", value: seconds });
     this.curve = new CurveChart({ title: "Throughput", unit: "samples/s by workers", across: (v) => number(v) });
     this.balance = h("section.card", { "aria-label": "Partitions and workers" });
-    this.timeline = h("section.card", { "aria-label": "Decisions" });
+    this.timeline = new Timeline(this.base, reasons);
     this.resizes = h("section.card", { "aria-label": "Resizes" });
     this.quality = h("section.card", { "aria-label": "Freshness and quality" });
     this.controls = new Controls(this);
-    this.filter = "";
+    this.span = h("select", { id: "span", onchange: () => this.spanned() }, h("option", { value: "" }, "near now"), h("option", { value: "whole" }, "all that is kept"));
+    this.spanRow = h("div.row-head.span", {}, h("span.inline", {}, h("label", { for: "span" }, "Charts show"), this.span));
     this.element = h(
       "div.page",
       {},
       this.warning,
       this.head,
+      h("nav.jump", { "aria-label": "On this page" }, [["Promise", this.controls.slo], ["By hand", this.controls.hand], ["Decisions", this.timeline.element]].map(([name, part]) => h("button", { type: "button", onclick: () => jump(part) }, name))),
       this.tiles,
-      h("div.columns", {}, h("div.left", {}, this.why, h("section.card", {}, this.traffic.element), h("div.pair", {}, h("section.card", {}, this.workers.element), h("section.card", {}, this.lag.element)), h("div.pair", {}, h("section.card", {}, this.capacity.element), h("section.card", {}, this.curve.element)), this.timeline), h("div.right", {}, this.controls.element, this.quality, this.resizes, this.balance)),
+      h("div.columns", {}, h("div.left", {}, this.why, this.spanRow, h("section.card", {}, this.traffic.element), h("div.pair", {}, h("section.card", {}, this.workers.element), h("section.card", {}, this.lag.element)), h("div.pair", {}, h("section.card", {}, this.capacity.element), h("section.card", {}, this.curve.element)), this.timeline.element, this.balance), h("div.right", {}, this.controls.element, this.quality, this.resizes)),
     );
   }
 
   async load() {
+    await this.readAll();
+    await this.controls.load();
+  }
+
+  async readAll() {
     await this.read();
     const series = await maybe(`${this.base}/series?limit=${KEPT}`);
     if (series) {
       this.series = { at: series.at_s, rate: series.rate_per_s, trained: series.trained_per_s, lag: series.lag_s, capacity: series.capacity_per_s, planned: series.planned, requested: series.requested, ready: series.ready };
     }
-    await this.readDecisions();
+    await this.timeline.load();
     this.draw();
-    await this.controls.load();
   }
 
   async read() {
@@ -55,23 +63,16 @@ export class JobPage {
     [this.snapshot, this.plan, this.actuations] = await Promise.all(["/snapshot", "/plan", resizesPath].map((path) => maybe(this.base + path)));
   }
 
-  async readDecisions() {
-    const query = this.filter ? `&reason=${this.filter}` : "&resized=true";
-    const { document, link } = await ask("GET", `${this.base}/decisions?limit=25${query}`);
-    this.decisions = document;
-    this.more = link;
-  }
-
   degraded(why) {
     this.lost = why;
     this.drawWarning();
   }
 
   async heard(kind, data) {
-    if (kind === "reset") return this.load();
+    if (kind === "reset") return this.readAll(); // what is being typed stays
     if (kind === "tick") this.tick(data);
     if (kind === "decision") {
-      if (data.resized && !this.filter) this.decisions = [data, ...this.decisions].slice(0, 25);
+      this.timeline.heard(data);
       this.readAt = 0; // the plan in force is another: read it with the next drawing
     }
     if (kind === "job") {
@@ -127,7 +128,6 @@ export class JobPage {
     this.drawWarning();
     this.drawWhy();
     this.drawCharts();
-    this.drawTimeline();
     this.drawBalance();
     this.drawQuality();
     drawResizes(this.resizes, this.snapshot?.safety, this.actuations);
@@ -173,14 +173,14 @@ export class JobPage {
         h("td", {}, option.drain_s === null ? "grows" : seconds(option.drain_s)),
       ),
     );
-    replace(
+    redraw(
       this.why,
       h("h2", {}, `${plan.planned} ${plan.planned === 1 ? "worker" : "workers"}: ${words(plan.reason)}`),
       h("p.lead", {}, plan.why),
       notes.length ? h("ul.notes", {}, notes) : null,
       plan.binding ? h("p", {}, "Binding constraint: ", h("b", {}, words(plan.binding)), ".") : null,
       options.length
-        ? h("details", { open: this.whyOpen, ontoggle: (event) => (this.whyOpen = event.target.open) }, h("summary", {}, "What other sizes would mean"), h("table.options", {}, h("thead", {}, h("tr", {}, ["Workers", "Can train", "Load now", "Load at forecast peak", "Backlog gone in"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, options)))
+        ? h("details", { open: this.whyOpen, ontoggle: (event) => (this.whyOpen = event.target.open) }, h("summary", { "data-key": "other sizes" }, "What other sizes would mean"), h("table.options", {}, h("thead", {}, h("tr", {}, ["Workers", "Can train", "Load now", "Load at forecast peak", "Backlog gone in"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, options)))
         : null,
       plan.would_change.length ? h("p.fine", {}, `What would change it: ${plan.would_change.join(" ")}`) : null,
       h("p.fine", {}, `Decision ${plan.id} at ${clock(plan.at_s)}`),
@@ -193,7 +193,9 @@ export class JobPage {
     const forecast = snapshot?.forecast;
     const now = series.at.at(-1);
     const ahead = forecast ? forecast.paths["0.5"].length * forecast.step_s : 0;
-    const from = now === undefined ? undefined : Math.max(series.at[0], now - Math.max(ahead * 1.5, 120));
+    const near = Math.max(ahead * NEAR, 120);
+    const from = now === undefined ? undefined : Math.max(series.at[0], this.whole ? 0 : now - near);
+    this.spanRow.hidden = now === undefined || now - series.at[0] <= near;
     const future = (level) => forecast.paths[level].map((value, i) => [forecast.issued_at_s + (i + 0.5) * forecast.step_s, value]).filter(([at]) => at >= now - forecast.step_s);
     const lines = [{ name: "arrived", look: "traffic", points: zip(series.rate) }];
     const bands = [];
@@ -212,6 +214,11 @@ export class JobPage {
     this.drawCurve();
   }
 
+  spanned() {
+    this.whole = this.span.value === "whole";
+    this.drawCharts();
+  }
+
   drawCurve() {
     const known = this.snapshot?.throughput;
     if (!known) return this.curve.show({ curve: [], points: [], rows: () => [] });
@@ -221,43 +228,6 @@ export class JobPage {
     this.note ||= this.curve.element.appendChild(h("p.fine"));
     this.note.textContent = `Bottleneck: ${known.bottleneck}. Confidence: ${known.confidence} (${known.observations} observations).`;
     return undefined;
-  }
-
-  drawTimeline() {
-    if (!this.chooser) {
-      const choices = [["", "Changes of size"], ...Object.keys(this.reasons).map((reason) => [reason, words(reason)])];
-      this.chooser = h("select", { id: "reason", onchange: async (event) => {
-        this.filter = event.target.value;
-        await this.readDecisions();
-        this.drawTimeline();
-      } }, choices.map(([value, name]) => h("option", { value }, name)));
-      this.entries = h("ol.timeline");
-      this.timeline.append(h("div.row-head", {}, h("h2", {}, "Decisions"), h("label.inline", { for: "reason" }, "Show ", this.chooser)), this.entries);
-    }
-    const items = this.decisions.map((decision) => this.entry(decision));
-    replace(this.entries, items.length ? items : h("li.none", {}, "None kept."));
-  }
-
-  entry(decision) {
-    const change = decision.planned - decision.requested;
-    const look = change > 0 ? "up" : change < 0 ? "down" : "same";
-    const numbers = Object.entries(decision.numbers).map(([name, value]) => [h("dt", {}, words(name)), h("dd", {}, number(value))]);
-    const open = this.opened === decision.id;
-    return h(
-      `li.${look}`,
-      {},
-      h(
-        "details",
-        { open, ontoggle: (event) => {
-          if (event.target.open) this.opened = decision.id;
-          else if (this.opened === decision.id) this.opened = null;
-        } },
-        h("summary", { title: decisionTitle(decision) }, h("time", {}, clock(decision.at_s)), h("b.change", {}, change ? `${decision.requested} → ${decision.planned}` : `${decision.planned}`), h("span", {}, words(decision.reason)), decision.notes.map((note) => h("span.tag", {}, words(note)))),
-        h("p", {}, this.reasons[decision.reason] || ""),
-        h("dl.numbers", {}, numbers),
-        h("p.fine", {}, decision.id),
-      ),
-    );
   }
 
   drawBalance() {
@@ -294,7 +264,11 @@ export class JobPage {
   }
 }
 
-const decisionTitle = (decision) => Object.entries(decision.numbers).map(([name, value]) => `${words(name)}: ${number(value)}`).join("\n");
+/** On a narrow screen the parts lie far below one another. */
+function jump(part) {
+  part.scrollIntoView({ block: "start" });
+  part.querySelector("input, button, select, summary")?.focus({ preventScroll: true });
+}
 
 function bar(share) {
   const look = share > 1 ? "over" : share > 0.85 ? "near" : "";
@@ -316,5 +290,3 @@ function ranges(numbers) {
   }
   return parts.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ");
 }
-
-export { moment };

@@ -37,7 +37,7 @@ const row = (heads, first, cells) =>
 
 export class Shares {
   constructor() {
-    this.element = h("section", { hidden: true });
+    this.element = h("section.shares", { hidden: true });
     this.ahead = new Map();
     this.askedAt = 0;
   }
