@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forecasting.batch import SEASONS_BACK, Batch
-from forecasting.calendar import Calendar
-from forecasting.grid import KINDS, PEAK, RATE
+from forecasting.calendar import DAY_S, Calendar
+from forecasting.grid import KINDS, PEAK, RATE, Grid
 from forecasting.history import Rates
 from forecasting.residuals import Indices, highest_from
 from forecasting.trailing import highest_along
@@ -102,22 +102,39 @@ def _common(batch: Batch, level: Level) -> Rates:
 
 def _by_lead(batch: Batch, level: Level, calendar: Calendar) -> Rates:
     tops = highest_along(batch.rates, batch.grid.width)
+    clocks = [_clock_moved(batch, calendar, seasons) for seasons in range(1, SEASONS_BACK + 1)]
     columns = [
         np.stack(
-            [*_seasons_ago(batch, level, int(lead), tops), *_time_of(batch, calendar, int(lead))], axis=1
+            [*_seasons_ago(batch, level, int(lead), tops, clocks), *_time_of(batch, calendar, int(lead))],
+            axis=1,
         )
         for lead in batch.grid.leads
     ]
     return np.stack(columns, axis=1)
 
 
-def _seasons_ago(batch: Batch, level: Level, lead: int, tops: Rates) -> list[Rates]:
+def _clock_moved(batch: Batch, calendar: Calendar, seasons: int) -> Indices | int:
+    """Bins by which the clocks were put forward since some seasons ago, where seasons are days."""
+    grid = batch.grid
+    if calendar.timezone == "UTC" or grid.season_s % DAY_S:
+        return 0
+    span_s = seasons * grid.season_s
+    now_s, then_s = calendar.local_s(batch.ends_s), calendar.local_s(batch.ends_s - span_s)
+    return np.asarray(np.round((now_s - then_s - span_s) / grid.step_s), dtype=np.int64)
+
+
+def _seasons_ago(
+    batch: Batch, level: Level, lead: int, tops: Rates, clocks: list[Indices | int]
+) -> list[Rates]:
     """What came at the same time of the seasons before.
 
     A season that is not known looks like the mean of those that are: a young topic
     must not look like one whose traffic stood still.
     """
-    looks = [_season_ago(batch, level, lead, back, tops) for back in range(1, SEASONS_BACK + 1)]
+    looks = [
+        _season_ago(batch, level, lead, _bins_back(batch.grid, lead, seasons) - clocks[seasons - 1], tops)
+        for seasons in range(1, SEASONS_BACK + 1)
+    ]
     values = np.stack([look[0] for look in looks])  # (seasons, 3, rows)
     known = np.stack([look[1] for look in looks])[:, None, :]
     count = np.maximum(known.sum(axis=0), 1)
@@ -134,15 +151,18 @@ def _seasons_ago(batch: Batch, level: Level, lead: int, tops: Rates) -> list[Rat
     ]
 
 
+def _bins_back(grid: Grid, lead: int, seasons: int) -> int:
+    """A season shorter than the horizon is looked up in whole seasons that have passed."""
+    reach = lead + max(grid.bins(15) // 2 + 1, grid.width)
+    return grid.season * (seasons - 1 + max(1, -(-reach // grid.season)))
+
+
 def _season_ago(
-    batch: Batch, level: Level, lead: int, seasons: int, tops: Rates
+    batch: Batch, level: Level, lead: int, back: Indices | int, tops: Rates
 ) -> tuple[Rates, NDArray[np.bool_]]:
     """(3, rows): what followed the level of then, how it stands to the level of now, and the
     highest of the interval from there on over the level of then; and where that is known."""
     grid, around = batch.grid, batch.grid.bins(15) // 2
-    # A season shorter than the horizon is looked up in whole seasons that have passed.
-    reach = lead + max(around + 1, grid.width)
-    back = grid.season * (seasons - 1 + max(1, -(-reach // grid.season)))
     came = batch.mean(lead - around - back, lead + around + 1 - back)
     then = np.log(batch.mean(-grid.bins(30) - back, -back) + level.offset)
     at = np.maximum(batch.end - back + lead + grid.width - 1, 0)
