@@ -80,7 +80,7 @@ def test_a_fleet_and_one_history_at_its_end_are_described_alike() -> None:
 
 def _seasons_seen(rates: Rates) -> Rates:
     """What is seen of the seasons before: (leads, features)."""
-    return describe(batch_of(GRID, [history(rates)]), Calendar()).by_lead[0]
+    return np.asarray(describe(batch_of(GRID, [history(rates)]), Calendar()).by_lead[0])
 
 
 def test_a_season_not_known_looks_like_those_that_are() -> None:
