@@ -1,14 +1,15 @@
 """`make bench-forecast`: how good forecasts are, and what they cost.
 
 Traces come from `PENSTOCK_TRACES`, else `../shared/data/traces`, else they are made up.
-What is served mixes the models that a controller would have; NHITS, FEDformer and a
-Seq2Seq with attention are trained and scored beside them. Figures go to
-`benchmarks/results/forecast.json`, trace by trace, so that a run can be ended and
-taken up again (`--again` starts over).
+What is served mixes the models that a controller would have; NHITS, a Seq2Seq with
+attention, and FEDformer until it has converged are trained and scored beside them. Every
+trace is written to `benchmarks/results/forecast_traces.json` when it is done, so that a
+run can be ended and taken up again (`--again` starts over); all figures, one flat object,
+to `benchmarks/results/forecast.json`.
 
-    python -m benchmarks.forecast                         # all traces, default models
-    python -m benchmarks.forecast --every                 # NHITS, Seq2Seq and FEDformer too
-    python -m benchmarks.forecast --also fedformer --train-cpu-s 600   # to convergence
+    python -m benchmarks.forecast                    # all traces, all models
+    python -m benchmarks.forecast --served-only      # what is served and what it mixes
+    python -m benchmarks.forecast --trace isp_eu --also nhits --no-cost
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ import numpy as np
 
 from benchmarks.forecast_cost import measure_cost
 from forecasting.evaluation import SERVED
+from forecasting.heavy import installed
 from forecasting.history import TrafficHistory
 from services.forecaster.backtesting import BacktestPlan, default_models, run_backtest
 from services.forecaster.report import summary_of
 from services.forecaster.trace import read_trace
 
 RESULTS = Path(__file__).parent / "results" / "forecast.json"
+BY_TRACE = RESULTS.with_name("forecast_traces.json")
 SHARED = Path("../shared/data/traces")
 COMPARED = ("nhits", "seq2seq", "fedformer")
 """Networks that are scored beside what is served."""
+CONVERGING_CPU_S = {"fedformer": 900.0}
 
 
 def histories_at_hand() -> dict[str, TrafficHistory]:
@@ -62,7 +66,7 @@ def run_trace(history: TrafficHistory, *, also: tuple[str, ...], train_cpu_s: fl
         models=(*served, *also),
         served=served,
         network_cpu_s=train_cpu_s,
-        steps=1500 if train_cpu_s <= 90 else 20_000,
+        converging_cpu_s=CONVERGING_CPU_S,
     )
     tested = run_backtest(history, plan, lambda _stage, _share: None)
     return {"step_s": history.step_s, **summary_of(tested)}
@@ -90,6 +94,21 @@ def overall(traces: dict[str, Any]) -> dict[str, Any]:
     return figures
 
 
+def flat_of(results: dict[str, Any], at: str = "") -> dict[str, float]:
+    """Every number of nested results, by the names on the way to it.
+
+    >>> flat_of({"cost": {"a": 1.5}, "note": "text"})
+    {'cost.a': 1.5}
+    """
+    flat: dict[str, float] = {}
+    for name, value in results.items():
+        if isinstance(value, dict):
+            flat |= flat_of(value, f"{at}{name}.")
+        elif isinstance(value, int | float):
+            flat[f"{at}{name}"] = value
+    return flat
+
+
 def show(results: dict[str, Any]) -> None:
     """Tables for people."""
     for name, trace in results["traces"].items():
@@ -111,15 +130,16 @@ def main() -> None:
     parser.add_argument(
         "--also", action="append", default=[], help="A network to score beside what is served."
     )
-    parser.add_argument("--every", action="store_true", help=f"Also {', '.join(COMPARED)}.")
+    parser.add_argument("--served-only", action="store_true", help=f"Without {', '.join(COMPARED)}.")
     parser.add_argument("--train-cpu-s", type=float, default=60.0, help="CPU-seconds for each network.")
     parser.add_argument("--again", action="store_true", help="Do not take up an earlier run.")
     parser.add_argument("--no-cost", action="store_true", help="Do not measure retraining and serving.")
     options = parser.parse_args()
-    also = tuple(dict.fromkeys([*options.also, *(COMPARED if options.every else ())]))
+    compared = () if options.served_only or not installed("neuralforecast") else COMPARED
+    also = tuple(dict.fromkeys([*options.also, *compared]))
     results: dict[str, Any] = {"traces": {}}
-    if RESULTS.exists() and not options.again:
-        results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    if BY_TRACE.exists() and not options.again:
+        results = json.loads(BY_TRACE.read_text(encoding="utf-8"))
     for name, history in histories_at_hand().items():
         known = results["traces"].get(name, {}).get("models", {})
         missing = tuple(model for model in also if model not in known)
@@ -138,7 +158,8 @@ def main() -> None:
 
 def _write(results: dict[str, Any]) -> None:
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    for path, content in ((BY_TRACE, results), (RESULTS, flat_of(results))):
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What forecasting costs: a retraining, a serving call beside the framework's own, memory."""
+"""`python -m benchmarks.forecast_cost`: a retraining, a serving call beside the framework's own, memory."""
 
 from __future__ import annotations
 
@@ -78,3 +78,7 @@ def _cpu_ms(call: Any, *, times: int = 5) -> float:
         call()
         spent.append(1000 * (time.process_time() - started_s))
     return float(np.median(spent))
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure_cost(), indent=1))

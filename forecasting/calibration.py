@@ -1,9 +1,10 @@
 """Make "0.95" mean 95 %, where it does not, and no further than a bound.
 
 Correcting every wobble of the coverage costs more than it mends: a window of a few
-hundred forecasts misses the true coverage by a percent or two, and a spread that
-follows it is noise. So nothing is touched while the coverage of the window is within
-`TOLERANCE`; beyond it the spread above the median is scaled, half the way, within bounds.
+hundred forecasts misses the true coverage by some percent (forecasts of one hour err
+together), and a spread that follows it is noise. So nothing is touched while the coverage
+of the window is within `COVERAGE_LOW` and `COVERAGE_HIGH`; beyond them the spread above
+the median is scaled, half the way, within bounds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from forecasting.history import Rates
 
 WINDOW = 288
 SCORED_MIN = 96
-TOLERANCE = 0.04
+COVERAGE_LOW, COVERAGE_HIGH = 0.88, 0.99
 SCALE_MIN, SCALE_MAX = 0.8, 1.4
 """The cap: an upper quantile is widened by at most two fifths."""
 
@@ -49,7 +50,7 @@ class Calibration:
             return 1.0
         residuals = self._residuals[kind, lead, :known]
         coverage = float(np.mean(residuals <= 1.0))
-        if abs(coverage - LEVELS[_UPPER]) <= TOLERANCE:
+        if COVERAGE_LOW <= coverage <= COVERAGE_HIGH:
             return 1.0
         wanted = float(np.quantile(residuals, LEVELS[_UPPER]))
         return float(np.clip(np.sqrt(max(wanted, 1e-6)), SCALE_MIN, SCALE_MAX))

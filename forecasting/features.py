@@ -10,18 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecasting.batch import SEASONS_BACK, Batch
-from forecasting.calendar import Calendar
-from forecasting.grid import KINDS, PEAK, RATE
+from forecasting.calendar import DAY_S, Calendar
+from forecasting.grid import KINDS, PEAK, RATE, Grid
 from forecasting.history import Rates
 from forecasting.residuals import Indices, highest_from
+from forecasting.trailing import highest_along
 
 OFFSET_SHARE = 0.05
 _SEASONS = (1, 2, 3, SEASONS_BACK)
-COMMON = 25
+"""Seasons that are looked at one by one; all up to the last are averaged."""
+COMMON = 24
 """Features of a row."""
-PER_LEAD = 12
+PER_LEAD = 14
 """Features of a row that differ by lead."""
 
 
@@ -93,49 +96,80 @@ def _common(batch: Batch, level: Level) -> Rates:
     logs = level.to_log(np.stack(means + tops, axis=1))
     # Roughness has a floor of its own: a smooth series is 1 % rough, not minus infinity.
     noise = np.log(np.stack(rough, axis=1) / (level.now + level.offset)[:, None] + 0.01)
-    known = np.minimum(batch.known / (SEASONS_BACK * grid.season), 1.0)
     fresh = (batch.known >= grid.season).astype(np.float64)
-    return np.concatenate([logs, noise, known[:, None], fresh[:, None]], axis=1)
+    return np.concatenate([logs, noise, fresh[:, None]], axis=1)
 
 
 def _by_lead(batch: Batch, level: Level, calendar: Calendar) -> Rates:
-    grid = batch.grid
-    around = grid.bins(15) // 2
-    columns = []
-    for lead in grid.leads:
-        ratios, raw = [], []
-        for seasons in _SEASONS:
-            ratio, absolute = _season_ago(batch, level, int(lead), seasons, around)
-            ratios.append(ratio)
-            raw.append(absolute)
-        usable = np.stack([batch.known >= seasons * grid.season + grid.bins(30) for seasons in _SEASONS[:3]])
-        mean = np.stack(ratios[:3]) * usable
-        columns.append(
-            np.stack(
-                [
-                    *ratios,
-                    raw[0],
-                    raw[-1],
-                    mean.sum(axis=0) / np.maximum(usable.sum(axis=0), 1),
-                    *_time_of(batch, calendar, int(lead)),
-                ],
-                axis=1,
-            )
+    tops = highest_along(batch.rates, batch.grid.width)
+    clocks = [_clock_moved(batch, calendar, seasons) for seasons in range(1, SEASONS_BACK + 1)]
+    columns = [
+        np.stack(
+            [*_seasons_ago(batch, level, int(lead), tops, clocks), *_time_of(batch, calendar, int(lead))],
+            axis=1,
         )
+        for lead in batch.grid.leads
+    ]
     return np.stack(columns, axis=1)
 
 
-def _season_ago(batch: Batch, level: Level, lead: int, seasons: int, around: int) -> tuple[Rates, Rates]:
-    """What followed the level of then, and how it stands to the level of now; 0 where unknown."""
+def _clock_moved(batch: Batch, calendar: Calendar, seasons: int) -> Indices | int:
+    """Bins by which the clocks were put forward since some seasons ago, where seasons are days."""
     grid = batch.grid
-    # A season shorter than the horizon is looked up in whole seasons that have passed.
-    back = grid.season * max(seasons, -(-(lead + around + 1) // grid.season))
+    if calendar.timezone == "UTC" or grid.season_s % DAY_S:
+        return 0
+    span_s = seasons * grid.season_s
+    now_s, then_s = calendar.local_s(batch.ends_s), calendar.local_s(batch.ends_s - span_s)
+    return np.asarray(np.round((now_s - then_s - span_s) / grid.step_s), dtype=np.int64)
+
+
+def _seasons_ago(
+    batch: Batch, level: Level, lead: int, tops: Rates, clocks: list[Indices | int]
+) -> list[Rates]:
+    """What came at the same time of the seasons before.
+
+    A season that is not known looks like the mean of those that are: a young topic
+    must not look like one whose traffic stood still.
+    """
+    looks = [
+        _season_ago(batch, level, lead, _bins_back(batch.grid, lead, seasons) - clocks[seasons - 1], tops)
+        for seasons in range(1, SEASONS_BACK + 1)
+    ]
+    values = np.stack([look[0] for look in looks])  # (seasons, 3, rows)
+    known = np.stack([look[1] for look in looks])[:, None, :]
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, values, 0.0).sum(axis=0) / count
+    values = np.where(known, values, mean)
+    ratios, absolute = values[:, 0], values[:, 1]
+    return [
+        *(ratios[seasons - 1] for seasons in _SEASONS),
+        absolute[0],
+        absolute[-1],
+        mean[0],
+        np.sqrt(((ratios - mean[0]) ** 2).sum(axis=0) / count[0]),
+        mean[2],
+    ]
+
+
+def _bins_back(grid: Grid, lead: int, seasons: int) -> int:
+    """A season shorter than the horizon is looked up in whole seasons that have passed."""
+    reach = lead + max(grid.bins(15) // 2 + 1, grid.width)
+    return grid.season * (seasons - 1 + max(1, -(-reach // grid.season)))
+
+
+def _season_ago(
+    batch: Batch, level: Level, lead: int, back: Indices | int, tops: Rates
+) -> tuple[Rates, NDArray[np.bool_]]:
+    """(3, rows): what followed the level of then, how it stands to the level of now, and the
+    highest of the interval from there on over the level of then; and where that is known."""
+    grid, around = batch.grid, batch.grid.bins(15) // 2
     came = batch.mean(lead - around - back, lead + around + 1 - back)
-    then = batch.mean(-grid.bins(30) - back, -back)
-    known = batch.known >= back + grid.bins(30)
-    ratio = np.log(came + level.offset) - np.log(then + level.offset)
-    absolute = np.log(came + level.offset) - np.log(level.now + level.offset)
-    return np.where(known, ratio, 0.0), np.where(known, absolute, 0.0)
+    then = np.log(batch.mean(-grid.bins(30) - back, -back) + level.offset)
+    at = np.maximum(batch.end - back + lead + grid.width - 1, 0)
+    logs = np.log(came + level.offset)
+    top = np.log(tops[batch.row, at] + level.offset)
+    looked = np.stack([logs - then, logs - np.log(level.now + level.offset), top - then])
+    return looked, batch.known >= back + grid.bins(30)
 
 
 def _time_of(batch: Batch, calendar: Calendar, lead: int) -> list[Rates]:

@@ -1,7 +1,8 @@
-"""`perceptron`: a small network on the same features as the regression. Trained by numpy alone.
+"""`perceptron`: small networks on the same features as the regression. Trained by numpy alone.
 
-It sees the features of all leads at once and may bend where the regression is a line;
-together they are better than either.
+They see the features of all leads at once and may bend where the regression is a line.
+Each starts from other random weights and sees the rows in another order; the mean of a
+few is steadier than any of them, most of all where there are few rows to learn from.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from forecasting.learned import Lessons, Quantiles, in_order, weights_of
 
 CLIP = 3.0
 HIDDEN = 64
+MEMBERS = 4
+"""Networks that are averaged."""
 NOISE = 0.2
 """On standardised inputs, while training."""
 _NAMES = ("first", "first_bias", "second", "second_bias", "last", "last_bias")
@@ -28,9 +31,9 @@ _NAMES = ("first", "first_bias", "second", "second_bias", "last", "last_bias")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Perceptron:
-    """Two hidden layers; `layers` are matrices and biases in turn."""
+    """Networks of two hidden layers, each as matrices and biases in turn."""
 
-    layers: tuple[Rates, ...]
+    members: tuple[tuple[Rates, ...], ...]
     centre: Rates
     spread: Rates
     needs: int = 2
@@ -42,17 +45,23 @@ class Perceptron:
     def quantiles(self, batch: Batch, features: Features) -> Quantiles:
         """(rows, KINDS, leads, LEVELS)"""
         del batch
-        logs = _forward(self.layers, _inputs(features, self.centre, self.spread))[-1]
+        inputs = _inputs(features, self.centre, self.spread)
+        logs = sum(_forward(layers, inputs)[-1] for layers in self.members) / np.float64(len(self.members))
         leads = features.by_lead.shape[1]
         return in_order(features.level.to_rates(logs.reshape(-1, KINDS, leads, len(LEVELS))))
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """What has to be kept of it."""
-        return {**dict(zip(_NAMES, self.layers, strict=True)), "centre": self.centre, "spread": self.spread}
+        kept = {"centre": self.centre, "spread": self.spread}
+        for i, layers in enumerate(self.members):
+            kept |= {f"{name}.{i}": layer for name, layer in zip(_NAMES, layers, strict=True)}
+        return kept
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[np.float64]]) -> Perceptron:
-        return cls(tuple(arrays[name] for name in _NAMES), arrays["centre"], arrays["spread"])
+        count = sum(name.startswith("first_bias.") for name in arrays)
+        members = (tuple(arrays[f"{name}.{i}"] for name in _NAMES) for i in range(count))
+        return cls(tuple(members), arrays["centre"], arrays["spread"])
 
 
 def _raw(features: Features) -> Rates:
@@ -77,20 +86,24 @@ def train_perceptron(
     lessons: Lessons, *, epochs: int = 20, batch: int = 256, rate: float = 2e-3, seed: int = 0
 ) -> Perceptron:
     """Back-propagation of the pinball loss; noise on the inputs keeps it from learning rows by heart."""
-    draw = np.random.default_rng(seed)
     raw = _raw(lessons.features)
     centre, spread = raw.mean(axis=0), raw.std(axis=0) + 1e-6
     inputs = _inputs(lessons.features, centre, spread)
     came = lessons.came.reshape(len(lessons), -1)
-    weights = weights_of(lessons)
-    descent = Descent(_start(inputs.shape[1], came, draw), rate=rate, decay=0.01)
     steps = max(400, epochs * (len(inputs) // batch))
-    for step in range(steps):
-        picked = draw.integers(0, len(inputs), size=min(batch, len(inputs)))
-        noisy = inputs[picked] + draw.normal(scale=NOISE, size=(len(picked), inputs.shape[1]))
-        gradients = _gradients(descent.weights, noisy, came[picked], weights[picked])
-        descent.step(gradients, share=step / steps)
-    return Perceptron(tuple(descent.weights), centre, spread)
+
+    def trained(draw: np.random.Generator) -> tuple[Rates, ...]:
+        descent = Descent(_start(inputs.shape[1], came, draw), rate=rate, decay=0.01)
+        weights = weights_of(lessons)
+        for step in range(steps):
+            picked = draw.integers(0, len(inputs), size=min(batch, len(inputs)))
+            noisy = inputs[picked] + draw.normal(scale=NOISE, size=(len(picked), inputs.shape[1]))
+            gradients = _gradients(descent.weights, noisy, came[picked], weights[picked])
+            descent.step(gradients, share=step / steps)
+        return tuple(descent.weights)
+
+    draws = np.random.default_rng(seed).spawn(MEMBERS)
+    return Perceptron(tuple(trained(draw) for draw in draws), centre, spread)
 
 
 def _start(width: int, came: Rates, draw: np.random.Generator) -> list[Rates]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecasting.calibration import Calibration
 from forecasting.forecast import LEVELS
@@ -19,9 +20,10 @@ from forecasting.history import Rates, TrafficHistory
 from forecasting.residuals import Indices
 
 MEDIAN, UPPER = LEVELS.index(0.5), LEVELS.index(0.95)
-SHARPNESS = 8.0
-"""Weight is the loss to minus this power: a model a tenth worse has half the weight."""
-JOINS_BELOW, LEAVES_ABOVE = 1.25, 1.5
+SHARPNESS = 5.0
+"""Weight is the loss to minus this power: a model a seventh worse has half the weight. Models err
+in different directions: a worse one that errs otherwise still mends the mix."""
+JOINS_BELOW, LEAVES_ABOVE = 1.6, 2.0
 """Loss over the best model's at which a model joins the mix and at which it leaves: hysteresis."""
 LEADER_MARGIN = 0.1
 """A new leader must have this much more weight than the one in force."""
@@ -55,7 +57,7 @@ class Selector:
         self.leader = self.models[0]
         self.calibration = Calibration(grid)
         shape = (len(self.models), KINDS, len(grid.leads))
-        half_life_s = grid.season_s / 2 if half_life_s is None else half_life_s
+        half_life_s = grid.season_s if half_life_s is None else half_life_s
         self._decay = 0.5 ** (grid.step_s / half_life_s)
         self._loss = np.zeros((*shape, 2))
         """Decayed sums of pinball losses, by model, kind, lead; at the median and at 0.95."""
@@ -63,7 +65,8 @@ class Selector:
         self._covered = np.zeros(shape)
         self._bias = np.zeros(shape)
         self._came = np.zeros(shape)
-        self._member = np.ones(shape, dtype=bool)
+        self._member = np.ones((*shape, 2), dtype=bool)
+        """Who is in the mix, at the median and at 0.95 apart."""
         self._needs: Indices = np.stack([grid.leads + 1, grid.leads + grid.width])
         self._pending: dict[int, tuple[Rates, Rates]] = {}
         """By bin of issue: what the models said (models, KINDS, leads, LEVELS), and what was served."""
@@ -173,24 +176,23 @@ class Selector:
         self._pending[issued] = (table, served)
         return self.calibration.applied(served)
 
-    def _weights(self, spoke: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> tuple[Rates, Rates]:
+    def _weights(self, spoke: NDArray[np.bool_]) -> tuple[Rates, Rates]:
         """Weights (models, KINDS, leads) for the lower levels and for the upper ones."""
         ratios = self._ratios(spoke)
-        worst = ratios.max(axis=-1)
-        self._member = np.where(self._member, worst < LEAVES_ABOVE, worst < JOINS_BELOW)
-        lower, upper = (
-            self._normed(np.where(spoke, ratios[..., which] ** -SHARPNESS, 0.0)) for which in (0, 1)
-        )
+        self._member = np.where(self._member, ratios < LEAVES_ABOVE, ratios < JOINS_BELOW)
+        weights = np.where(spoke[..., None], ratios**-SHARPNESS, 0.0)
+        lower, upper = (self._normed(weights[..., at], self._member[..., at]) for at in (0, 1))
         self._choose_leader(upper)
         return lower, upper
 
-    def _normed(self, weights: Rates) -> Rates:
-        inside = np.where(self._member, weights, 0.0)
+    @staticmethod
+    def _normed(weights: Rates, member: NDArray[np.bool_]) -> Rates:
+        inside = np.where(member, weights, 0.0)
         # Where no member speaks, whoever speaks is heard.
         weights = np.where(inside.sum(axis=0) > 0, inside, weights)
         return np.asarray(weights / np.maximum(weights.sum(axis=0), 1e-300))
 
-    def _ratios(self, spoke: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Rates:
+    def _ratios(self, spoke: NDArray[np.bool_]) -> Rates:
         """Loss over the best speaker's, >= 1, by (models, KINDS, leads, 2)."""
         scored = self._scored[..., None]
         level = self._came.sum() / max(float(self._scored.sum()), 1e-9)

@@ -129,7 +129,8 @@ def _show(console: Console, tested: Outcome, trace: Path) -> None:
 
     table = Table(title=f"{trace.stem}: {len(tested.test.origins)} forecasts tested")
     for i, column in enumerate(COLUMNS):
-        table.add_column(column, justify="left" if i == 0 else "right")
+        # The name must stay whole in 80 columns: it is what `--model` takes.
+        table.add_column(column, justify="left" if i == 0 else "right", min_width=10 if i == 0 else None)
     for row in rows_of(tested):
         table.add_row(*row)
     console.print(table)

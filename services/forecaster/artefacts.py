@@ -37,7 +37,8 @@ from forecasting.patchtst import PatchTst
 from forecasting.perceptron import Perceptron
 from forecasting.regression import Regression
 
-FORMAT = 1
+FORMAT = 2
+"""Of files and of what they mean: weights for other features must not be read as ours."""
 KEPT = 3
 
 

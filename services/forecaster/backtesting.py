@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from forecasting.boosting import train_boosting
@@ -25,6 +25,9 @@ from forecasting.torch_network import runnable
 LIGHT = ("last-value", "mean-max", "seasonal", "boosting")
 """The light models; boosting is the strongest of them, so ratios are given with and without it."""
 
+STEPS_CONVERGED = 20_000
+"""More than any network here needs: passes over the rows or the budget end its training first."""
+
 Tell = Callable[[str, float], None]
 
 
@@ -43,6 +46,8 @@ class BacktestPlan:
     steps: int = 1500
     """Of training a network."""
     network_cpu_s: float = 60.0
+    converging_cpu_s: Mapping[str, float] = field(default_factory=dict)
+    """Networks that are trained until they have converged, or this many CPU-seconds have passed."""
     calendar: Calendar = field(default_factory=Calendar)
     seed: int = 0
 
@@ -136,9 +141,10 @@ def _trained(name: str, lessons: Lessons, grid: Grid, plan: BacktestPlan, tell: 
     if spec_named(name).architecture != "PatchTST":
         heavy("torch").set_num_threads(1)
     started_s = time.process_time()
+    budget_cpu_s = plan.converging_cpu_s.get(name, plan.network_cpu_s)
     effort = Effort(
-        steps=plan.steps,
-        used=lambda: (time.process_time() - started_s) / plan.network_cpu_s,
+        steps=STEPS_CONVERGED if name in plan.converging_cpu_s else plan.steps,
+        used=lambda: (time.process_time() - started_s) / budget_cpu_s,
         tell=lambda share, _loss: tell(name, share),
         seed=plan.seed,
     )

@@ -12,7 +12,7 @@ import pytest
 from forecasting.fleet import Trained
 from forecasting.learned import FleetModel
 from forecasting.network_lessons import TrainedNetwork
-from services.forecaster.artefacts import KEPT, ArtefactInvalid, ArtefactStore, Manifest, NoArtefact
+from services.forecaster.artefacts import FORMAT, KEPT, ArtefactInvalid, ArtefactStore, Manifest, NoArtefact
 from tests.forecasting.worlds import GRID, history, regression, rhythm, untrained_patchtst
 
 
@@ -86,7 +86,7 @@ def test_a_version_of_another_format_is_refused(store: ArtefactStore) -> None:
     path = store.directory / "versions" / "1" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
 
-    with pytest.raises(ArtefactInvalid, match="has format 99; this release reads 1"):
+    with pytest.raises(ArtefactInvalid, match=f"has format 99; this release reads {FORMAT}"):
         store.load("1", GRID)
 
 

@@ -25,6 +25,7 @@ from forecasting.network_lessons import Effort, network_lessons
 from forecasting.network_training import answer, answers_of, build_module, exported, train_network
 from forecasting.patchtst import PatchTst
 from forecasting.patchtst_training import Pass, initial_weights, weighted_pinball
+from forecasting.perceptron import MEMBERS, Perceptron, train_perceptron
 from forecasting.regression import Regression, train_regression
 from forecasting.selector import UPPER
 from forecasting.torch_network import runnable
@@ -75,6 +76,54 @@ def test_a_fleet_and_one_history_at_its_end_are_described_alike() -> None:
 
     np.testing.assert_allclose(fleet.common[0], at_end.common[0], atol=1e-9)
     np.testing.assert_allclose(fleet.by_lead[0], at_end.by_lead[0], atol=1e-9)
+
+
+def _seasons_seen(rates: Rates) -> Rates:
+    """What is seen of the seasons before: (leads, features)."""
+    return np.asarray(describe(batch_of(GRID, [history(rates)]), Calendar()).by_lead[0])
+
+
+def test_a_season_not_known_looks_like_those_that_are() -> None:
+    young = _seasons_seen(rhythm(2.5))
+
+    np.testing.assert_allclose(young[:, 2], (young[:, 0] + young[:, 1]) / 2)
+    np.testing.assert_allclose(young[:, 3], young[:, 2])
+    assert np.abs(young[:, 3]).max() > 0.1
+
+
+def test_how_long_traffic_is_known_is_no_trend_to_follow() -> None:
+    """A straight line through "days known" runs on after training: no feature may tell the day."""
+    day = rhythm(1)
+    ten, twenty = (describe(batch_of(GRID, [history(np.tile(day, days))]), Calendar()) for days in (10, 20))
+
+    np.testing.assert_allclose(ten.common, twenty.common, atol=1e-9)
+
+
+def test_a_peak_that_comes_every_day_is_seen_coming() -> None:
+    plain = np.tile(np.full(DAY, 20.0), 9)
+    spiky = plain.copy()
+    spiky[7 * DAY // 8 :: DAY] = 60.0
+    ahead = 7 * DAY // 8 - 4  # four bins before the spike of the tenth day
+    flat, seen = (_seasons_seen(np.concatenate([rates, rates[:ahead]])) for rates in (plain, spiky))
+
+    highest = 8
+    assert np.exp(seen[:, highest] - flat[:, highest]).max() > 2.5
+
+
+def test_the_mean_of_perceptrons_is_steadier_than_each_and_survives_being_written_down() -> None:
+    rates, origins = _test_rows()
+    batch = batch_at(GRID, history(rates), np.array(origins))
+    features, came = describe(batch, Calendar()), targets_of(batch, rates)
+    whole = train_perceptron(lessons())
+    each = [replace(whole, members=(member,)) for member in whole.members]
+
+    said = whole.quantiles(batch, features)
+
+    single = [_loss(model.quantiles(batch, features), came) for model in each]
+    assert len(single) == MEMBERS
+    assert _loss(said, came) < np.mean(single)
+    again = Perceptron.from_arrays(whole.arrays())
+    np.testing.assert_array_equal(again.quantiles(batch, features), said)
 
 
 def test_what_was_a_gap_is_nothing_to_learn_from() -> None:

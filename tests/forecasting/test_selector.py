@@ -57,6 +57,18 @@ def test_a_mix_of_two_equal_models_uses_both() -> None:
     assert all(score.weight > 0.2 for score in selector.scores())
 
 
+def test_a_model_with_a_bad_median_may_know_the_upper_quantile() -> None:
+    biased = says(10.0)
+    biased[..., :2] -= 6.0  # its median is far off, its upper quantiles are right
+    selector = Selector(GRID, ["plain", "biased"])
+
+    served, _ = play(selector, {"plain": says(10.0, width=3.0), "biased": biased}, 300)
+
+    assert abs(served[0, 0, 1] - 10.0) < 0.3, "the median is the other's"
+    shares = {score.model: score.weight for score in selector.scores()}
+    assert shares["biased"] > 0.8, "upper quantiles are its own"
+
+
 def test_a_silent_model_is_left_out_and_another_speaks() -> None:
     selector = Selector(GRID, ["good", "fair"])
     play(selector, {"good": says(10.0), "fair": says(10.4)}, 100)
@@ -140,6 +152,10 @@ def learned(calibration: Calibration, width: float, count: int, seed: int = 0) -
 
 def test_quantiles_that_cover_are_left_alone() -> None:
     assert learned(Calibration(GRID), 1.0, 500).scale[0, 0] == 1.0
+
+
+def test_coverage_that_is_off_by_no_more_than_chance_is_left_alone() -> None:
+    assert learned(Calibration(GRID), 0.85, 500).scale[0, 0] == 1.0  # covers 0.92 of a normal error
 
 
 def test_quantiles_that_do_not_cover_are_widened_up_to_the_bound() -> None:

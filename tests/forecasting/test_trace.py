@@ -89,7 +89,9 @@ def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
     )
 
     assert ran.exit_code == 0, ran.output
-    assert "served" in ran.output
+    assert all(
+        model in ran.output for model in ("served", "regression", "last-value", "mean-max", "seasonal")
+    )
     summary = json.loads(files["json"].read_text())
     assert summary["served_over_best_untrained"]["q95_pinball"] < 1.02
     assert "<svg" in files["html"].read_text()
