@@ -119,6 +119,7 @@ class Feeder:
                 self._holder,
                 samples=self._lease_samples(),
                 prefer=self._prefer(),
+                least=self._plan.batch,
                 completed=None if finished is None else finished.completed(),
             )
             self._redis.answered()
