@@ -25,7 +25,7 @@ UTILISATION = 0.9
 PHASES = (4, 8, 3)
 LATE_S = 1.0
 MODES = {
-    "leases": {"mode": "leases", "lease_s": 0.5},
+    "leases": {"mode": "leases"},
     "cooperative": {"mode": "group", "group_protocol": "cooperative-sticky"},
     "consumer": {"mode": "group", "group_protocol": "consumer"},
 }
@@ -112,6 +112,7 @@ def measure(
         "topic": topic,
         "group": f"group-{topic}",
         "worker": {"batch": BATCH},
+        "slo": {"fresh_within_s": LATE_S},
         "shuffle": MODES[mode],
         "pool": {"drain_s": 5.0},
     }

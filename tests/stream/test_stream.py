@@ -6,13 +6,18 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from services.settings import Settings
-from services.store import codec
-from services.store.connect import connect_sync
-from services.store.keys import Keys
 from services.stream.sdk import stream
-from shuffler.assignment import Assignment
 from tests.servers.kafka import KafkaUnderTest
-from tests.stream.streams import JOB, committed, produce, progress_of, settings_for, trained_all, training
+from tests.stream.streams import (
+    JOB,
+    committed,
+    name_active,
+    produce,
+    progress_of,
+    settings_for,
+    trained_all,
+    training,
+)
 from tests.waiting import eventually
 
 
@@ -113,13 +118,6 @@ def somebody_elses_commit(settings: Settings, *, offset: int) -> None:
     consumer = Consumer(settings.kafka.client(**{"group.id": job.group_of(JOB), "log_level": 2}))
     consumer.commit(offsets=[TopicPartition(job.topic, 0, offset)], asynchronous=False)
     consumer.close()
-
-
-def name_active(settings: Settings, *active: str) -> None:
-    """As a controller does with each commit."""
-    with connect_sync(settings.redis) as client:
-        key = Keys(settings.redis.prefix).assignment(JOB)
-        client.set(key, codec.encode_assignment(Assignment(active=active)))
 
 
 def test_a_standby_takes_no_lease_until_it_is_named_and_then_at_once(
