@@ -15,7 +15,7 @@ from services.settings import Settings
 from services.stream.offsets import end_offsets
 from shuffler.lease import Progress
 from tests.stream.recording_worker import train
-from tests.stream.streams import JOB, committed, progress_of
+from tests.stream.streams import JOB, committed, leases_out, progress_of
 from tests.waiting import eventually
 
 _FORKS = multiprocessing.get_context("forkserver")
@@ -68,6 +68,18 @@ class Crew:
         pid = self.processes[worker].pid
         assert pid is not None
         os.kill(pid, number)
+
+    def freeze_mid_lease(self, worker: str) -> None:
+        """SIGSTOP at a moment at which the worker holds a lease."""
+
+        def frozen_with_a_lease() -> bool:
+            self.signal(worker, signal.SIGSTOP)
+            if leases_out(self.settings, worker):
+                return True
+            self.signal(worker, signal.SIGCONT)
+            return False
+
+        eventually(frozen_with_a_lease, within_s=60, what=f"{worker} holds a lease")
 
     def dismiss(self, worker: str) -> int:
         """SIGTERM, unless it has ended; the exit code."""

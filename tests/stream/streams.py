@@ -93,11 +93,12 @@ def name_active(settings: Settings, *active: str) -> None:
         client.set(key, codec.encode_assignment(Assignment(active=active)))
 
 
-def leases_out(settings: Settings) -> int:
-    """How many leases are held at the moment."""
+def leases_out(settings: Settings, worker: str = "") -> int:
+    """How many leases are held at the moment, by one worker or by all."""
     with connect_sync(settings.redis) as client:
-        records = client.hvals(Keys(settings.redis.prefix).ledger(JOB, "workers"))
-        return sum(record.count(b",") for record in records)
+        records = client.hgetall(Keys(settings.redis.prefix).ledger(JOB, "workers"))
+    of_worker = f"{worker}.".encode() if worker else b""
+    return sum(record.count(b",") for holder, record in records.items() if holder.startswith(of_worker))
 
 
 def delete_below(kafka: KafkaUnderTest, topic: str, *, offset: int) -> None:

@@ -122,6 +122,7 @@ def test_the_controller_is_away_and_a_worker_that_it_named_dies(
             under_way(crew, settings)
             standby = crew.hire()
             goes_on(settings)
+            crew.freeze_mid_lease("w1")
             crew.kill("w1")
             crew.wait_until_training(standby)
         progress = crew.finish(every_sample(traffic.counts))
@@ -129,6 +130,7 @@ def test_the_controller_is_away_and_a_worker_that_it_named_dies(
     repeats = sum(crew.trained().values()) - progress.trained
     assert progress.trained == sum(traffic.counts.values())
     assert repeats <= progress.repeated
+    assert progress.repeated > 0, "the lease of the dead came back"
 
 
 @pytest.mark.real_broker

@@ -45,8 +45,9 @@ def havoc(crew: Crew, settings: Settings, chance: random.Random) -> str:
     killed, frozen, *others = crew.processes
     for worker in (killed, frozen, *others):
         crew.wait_until_training(worker)
+    crew.freeze_mid_lease(killed)
     crew.kill(killed)
-    crew.signal(frozen, signal.SIGSTOP)
+    crew.freeze_mid_lease(frozen)
     for _ in range(chance.randint(2, 3)):
         others.append(crew.hire(trains=True))
         leaver = others.pop(chance.randrange(len(others)))
