@@ -55,9 +55,8 @@ def _owners(case: Case) -> Iterator[str]:
 
 def _splits(case: Case) -> Iterator[str]:
     """A partition too heavy for the fastest is split; others only to give idle workers something."""
-    carries = case.fair * max(case.speeds.values()) * (1 + TOLERANCE)
     sharers = sum(len(owners) - 1 for owners in case.after.owners.values())
-    hot = {p for p, load in enumerate(case.loads) if load > carries * (1 + _SLACK)}
+    hot = _hot(case)
     for partition in hot:
         if len(case.speeds) > 1 and len(case.after.owners.get(partition, ())) < 2:
             yield f"partition {partition} is too much for any worker and was not split"
@@ -89,9 +88,24 @@ def _left_a_live_owner(case: Case) -> list[int]:
     ]
 
 
+def _left_whole(case: Case) -> list[int]:
+    """Those that moved though one worker could carry them: splitting the others cannot wait."""
+    hot, moved = _hot(case), []
+    for partition, owners in case.after.owners.items():
+        alive = [owner for owner in case.before.owners.get(partition, ()) if owner in case.speeds]
+        if partition not in hot and alive and alive[:1] != list(owners[:1]):
+            moved.append(partition)
+    return moved
+
+
+def _hot(case: Case) -> set[int]:
+    carries = case.fair * max(case.speeds.values()) * (1 + TOLERANCE)
+    return {p for p, load in enumerate(case.loads) if load > carries * (1 + _SLACK)}
+
+
 def _kept(case: Case) -> Iterator[str]:
-    """No more is moved than allowed, and nothing while the plan in force is good enough."""
-    left = _left_a_live_owner(case)
+    """No more is moved whole than allowed, and nothing while the plan in force is good enough."""
+    left = _left_whole(case)
     if case.moves_max is not None and len(left) > case.moves_max:
         yield f"{len(left)} partitions were moved, {case.moves_max} are allowed"
     fits = set(case.before.owners) == set(case.after.owners)
@@ -106,22 +120,27 @@ def _values(assignment: Assignment) -> list[tuple[str, ...]]:
 
 
 def _balance(case: Case) -> Iterator[str]:
-    """Within tolerance, or else no move of one partition would help; with moves to spare."""
-    if case.moves_max is not None and len(_left_a_live_owner(case)) >= case.moves_max:
+    """Within tolerance, or else no move of one partition would help; with moves to spare.
+
+    Workers that were only added to a partition which needs no second do not count: that is a gift.
+    """
+    if case.moves_max is not None and len(_left_whole(case)) >= case.moves_max:
         return
     if any(not owners or not set(owners) <= case.speeds.keys() for owners in _values(case.after)):
         return
     if set(case.after.owners) != set(range(len(case.loads))) or not case.loads:
         return
-    carried = _carried(case.after, case.loads, case.speeds)
+    hot = _hot(case)
+    owned = {p: owners if p in hot else owners[:1] for p, owners in case.after.owners.items()}
+    carried = _carried(Assignment(owned), case.loads, case.speeds)
     now = max(carried.values())
     if now <= case.fair * (1 + TOLERANCE) * (1 + _SLACK) + _SLACK:
         return
-    for partition, owners in case.after.owners.items():
+    for partition, owners in owned.items():
         if len(owners) > 1 or carried[owners[0]] < now * (1 - _SLACK):
             continue
         for worker in case.speeds:
-            other = Assignment({**case.after.owners, partition: (worker,)})
+            other = Assignment({**owned, partition: (worker,)})
             if peak(other, case.loads, case.speeds) < now * (1 - 1e-3):
                 yield f"partition {partition} with {worker} would lower the peak of {now:.4g}"
                 return

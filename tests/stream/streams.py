@@ -131,6 +131,8 @@ class Trainee(Thread):
         super().__init__(name=worker, daemon=True)
         self.seen: Counter[tuple[int, int]] = Counter()
         self.sizes: list[int] = []
+        self.spans: list[int] = []
+        """Of each batch, how many partitions it came from."""
         self.failure: BaseException | None = None
         self._settings = settings
         self._before_done = before_done
@@ -146,6 +148,7 @@ class Trainee(Thread):
                     self._before_done()
                     self.seen.update((s.partition() or 0, s.offset() or 0) for s in batch.samples)
                     self.sizes.append(len(batch))
+                    self.spans.append(len({sample.partition() for sample in batch.samples}))
                     batch.done()
         except BaseException as error:  # noqa: BLE001 - raised by `leave` in the test's thread
             self.failure = error
