@@ -347,7 +347,7 @@ class Ledger:
 def _read_on_or_jump(last: int | None, unleased: Mapping[int, int], samples: int) -> int:
     """The partition with most to give; the `last` one read, which costs no jump, if it has not far less."""
     most = max(unleased, key=lambda p: (unleased[p], p))
-    if last in unleased and unleased[last] >= min(samples, unleased[most] / 2):
+    if last is not None and unleased.get(last, 0) >= min(samples, unleased[most] / 2):
         return last
     return most
 
