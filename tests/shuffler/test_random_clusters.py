@@ -35,7 +35,7 @@ def planned(
     return Case(before, loads, speeds, after, moves, moves_max)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(clusters(), min_size=2, max_size=4), st.sampled_from([None, 0, 1, 3]), st.randoms())
 def test_no_rule_is_broken_while_workers_come_and_go_and_loads_drift(
     worlds: list[tuple[list[float], dict[str, float]]], moves_max: int | None, chance: random.Random
@@ -51,7 +51,7 @@ def test_no_rule_is_broken_while_workers_come_and_go_and_loads_drift(
         before = case.after
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(clusters())
 def test_a_plan_in_force_stays_in_force(cluster: tuple[list[float], dict[str, float]]) -> None:
     first = planned(Assignment(), *cluster)
@@ -62,7 +62,7 @@ def test_a_plan_in_force_stays_in_force(cluster: tuple[list[float], dict[str, fl
     assert again.moves == ()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(clusters(), st.integers(1, 3))
 def test_moves_that_were_put_off_are_made_up_for(
     cluster: tuple[list[float], dict[str, float]], moves_max: int
