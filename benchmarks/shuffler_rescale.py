@@ -25,7 +25,7 @@ UTILISATION = 0.9
 PHASES = (4, 8, 3)
 LATE_S = 1.0
 MODES = {
-    "leases": {"mode": "leases", "lease_s": 0.5},
+    "leases": {"mode": "leases"},
     "cooperative": {"mode": "group", "group_protocol": "cooperative-sticky"},
     "consumer": {"mode": "group", "group_protocol": "consumer"},
 }
@@ -55,22 +55,35 @@ class _Load(Thread):
 
 
 class _Crew:
-    """Worker processes, and what they wrote down."""
+    """Worker processes, and what they wrote down.
 
-    def __init__(self, settings: Settings, job: str, directory: Path) -> None:
+    All are loaded from the start and join when told: on two cores, what starting an interpreter takes
+    from those that train would be counted as the rescale's, and on a cluster it is another machine's.
+    """
+
+    def __init__(self, settings: Settings, job: str, directory: Path, *, size_max: int) -> None:
         self._told = {"settings": settings.model_dump(mode="json"), "job": job, "step_s": STEP_S}
         self._directory = directory
+        self._waiting = [self._load(f"w{number}") for number in range(1, size_max + 1)]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._leavers: list[subprocess.Popen[bytes]] = []
-        self._hired = 0
+
+    def _load(self, name: str) -> subprocess.Popen[bytes]:
+        told = {**self._told, "worker": name, "record": str(self._directory / f"{name}.jsonl")}
+        command = [sys.executable, "-m", "benchmarks.shuffler_worker", json.dumps(told)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def await_loaded(self) -> None:
+        for process in self._waiting:
+            if process.stdout is None or process.stdout.readline() != b"loaded\n":
+                raise RuntimeError("a worker of the benchmark did not start")
 
     def resize(self, size: int) -> None:
         while len(self._processes) < size:
-            self._hired += 1
-            name = f"w{self._hired}"
-            told = {**self._told, "worker": name, "record": str(self._directory / f"{name}.jsonl")}
-            command = [sys.executable, "-m", "benchmarks.shuffler_worker", json.dumps(told)]
-            self._processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+            process = self._waiting.pop(0)
+            if process.stdin is not None:
+                process.stdin.close()  # what it waits for
+            self._processes.append(process)
         for process in self._processes[size:]:
             process.send_signal(signal.SIGTERM)
         self._leavers += self._processes[size:]
@@ -82,6 +95,9 @@ class _Crew:
     def end(self) -> None:
         leavers = [*self._processes, *self._leavers]
         self.resize(0)
+        for process in self._waiting:
+            process.kill()
+            process.wait()
         for process in leavers:
             try:
                 process.wait(20)
@@ -95,9 +111,9 @@ class _Crew:
 
 
 @contextmanager
-def _crew(settings: Settings, job: str) -> Iterator[_Crew]:
+def _crew(settings: Settings, job: str, *, size_max: int) -> Iterator[_Crew]:
     with TemporaryDirectory() as directory:
-        crew = _Crew(settings, job, Path(directory))
+        crew = _Crew(settings, job, Path(directory), size_max=size_max)
         try:
             yield crew
         finally:
@@ -112,6 +128,7 @@ def measure(
         "topic": topic,
         "group": f"group-{topic}",
         "worker": {"batch": BATCH},
+        "slo": {"fresh_within_s": LATE_S},
         "shuffle": MODES[mode],
         "pool": {"drain_s": 5.0},
     }
@@ -123,7 +140,8 @@ def measure(
         }
     )
     load = _Load(bootstrap, topic)
-    with _crew(settings, "bench") as crew:
+    with _crew(settings, "bench", size_max=max(phases)) as crew:
+        crew.await_loaded()
         load.start()
         began_s = measured_from_s = time.time()
         for place, workers in enumerate(phases):

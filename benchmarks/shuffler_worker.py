@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,9 +14,13 @@ from services.trainer.departure import Departure
 
 
 def main() -> None:
-    """Train until SIGTERM; a line of JSON for the start, then one a batch."""
+    """Join when standard input ends, train until SIGTERM; a line of JSON for the start, then one a batch."""
     given = json.loads(sys.argv[1])
     settings = Settings.model_validate(given["settings"])
+    os.write(1, b"loaded\n")
+    sys.stdin.read()
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)  # nobody reads what the log says
     with (
         Departure() as departure,
         Path(given["record"]).open("w", encoding="ascii") as record,

@@ -28,6 +28,8 @@ class Terms:
     """A worker silent for this long loses its leases."""
     patience_s: float = 10.0
     """A partition that nobody read for this long comes first: none waits for ever."""
+    fill_s: float = 0.2
+    """A partition with less than a worker asks for at least is left to fill for this long."""
     turn_s: float = 10.0
     """Whoever commits the watermark has this long before another may."""
     lapses_max: int = 4
@@ -148,16 +150,20 @@ class Ledger:
         *,
         samples: int,
         prefer: Sequence[int],
+        least: int = 1,
         completed: Completed | None = None,
         now_s: float,
     ) -> Lease | None:
-        """A range of at most `samples` offsets for `worker`, or None when nothing is unleased.
+        """A range of at most `samples` offsets for `worker`, or None when there is none to give.
 
-        What was returned comes before what is new, in every partition and
-        among them; what lapsed more than once comes in ever smaller pieces, so
-        that little is given up with the sample that stalls its workers. Lapsed
-        leases are taken back first. `completed` is completed before that; when
-        it is lost, nothing is acquired.
+        Of a partition that has less than `least`, nothing is given until it
+        was left to fill for a while: every lease may cost a jump, and every
+        batch that is not full a step of the device. What was returned comes
+        before what is new, in every partition and among them; what lapsed more
+        than once comes in ever smaller pieces, so that little is given up with
+        the sample that stalls its workers. Lapsed leases are taken back first.
+        `completed` is completed before that; when it is lost, nothing is
+        acquired.
         """
         if samples < 1:
             raise ValueError(f"samples is {samples}; a lease holds at least one")
@@ -169,7 +175,7 @@ class Ledger:
             )
         self.expire(now_s=now_s)
         self.renew(worker, now_s=now_s)
-        partition = self._choose(worker, samples, prefer, now_s)
+        partition = self._choose(worker, samples, min(least, samples), prefer, now_s)
         if partition is None:
             return None
         start, end, lapses = self._take(self._partitions[partition], samples, now_s)
@@ -276,27 +282,30 @@ class Ledger:
             raise NotOpened(partition)
         return self._partitions[partition]
 
-    def _choose(self, worker: str, samples: int, prefer: Sequence[int], now_s: float) -> int | None:
-        """Overdue first; else home, where reading on beats a jump to what is not far worse.
-
-        Home is the preferred partitions, or all of them while those are empty.
-        """
+    def _choose(
+        self, worker: str, samples: int, least: int, prefer: Sequence[int], now_s: float
+    ) -> int | None:
+        """Overdue first; else of the preferred partitions; of all while those have nothing to give."""
         unleased = {p: book.unleased() for p, book in self._partitions.items() if book.unleased()}
         if not unleased:
             return None
-        since_s, oldest = min(
-            (book.waiting_since_s, p)
-            for p, book in self._partitions.items()
-            if book.waiting_since_s is not None
-        )
+        since_s, oldest = self._longest_waiting(unleased)
         if since_s <= now_s - self._terms.patience_s:
             return oldest
-        home = [p for p in prefer if p in unleased] or list(unleased)
-        most = max(home, key=lambda p: (unleased[p], p))
         last = self._reads.get(worker)
-        if last in home and unleased[last] >= min(samples, unleased[most] / 2):
-            return last
-        return most
+        for among in ([p for p in prefer if p in unleased], list(unleased)):
+            full = {p: unleased[p] for p in among if unleased[p] >= least}
+            if full:
+                return _read_on_or_jump(last, full, samples)
+            if among:
+                since_s, filled = self._longest_waiting(among)
+                if since_s <= now_s - self._terms.fill_s:
+                    return filled
+        return None
+
+    def _longest_waiting(self, partitions: Iterable[int]) -> tuple[float, int]:
+        waiting = ((self._partitions[p].waiting_since_s, p) for p in partitions)
+        return min((since_s, p) for since_s, p in waiting if since_s is not None)
 
     def _take(self, book: _Partition, samples: int, now_s: float) -> tuple[int, int, int]:
         lapses = 0
@@ -333,6 +342,14 @@ class Ledger:
         self._trained += trained
         self._late += late
         self._lost += lost
+
+
+def _read_on_or_jump(last: int | None, unleased: Mapping[int, int], samples: int) -> int:
+    """The partition with most to give; the `last` one read, which costs no jump, if it has not far less."""
+    most = max(unleased, key=lambda p: (unleased[p], p))
+    if last is not None and unleased.get(last, 0) >= min(samples, unleased[most] / 2):
+        return last
+    return most
 
 
 def check_counts(lease: Lease, *, trained: int, late: int, lost: int) -> None:

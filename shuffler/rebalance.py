@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,11 +38,12 @@ def rebalance(
 ) -> tuple[Assignment, tuple[Move, ...]]:
     """Owners for every partition among the live workers, keeping what can be kept, and what moved.
 
-    A partition that is more than the fair share of the fastest worker is split: its owners so far
-    come first, each up to its fair share. Any other has one owner: the one it has, or else whoever
-    is least loaded for its speed. Then partitions move away from those above their fair share plus
-    TOLERANCE while that lowers the peak, at most `moves_max` of them. A worker that still has nothing
-    shares the heaviest partition. No workers, no owners.
+    A partition that is more than the fair share of the fastest worker is split. Any other has one
+    owner: the one it has, or else whoever is least loaded for its speed; then partitions move away
+    from those above their fair share plus TOLERANCE while that lowers the peak, at most `moves_max`
+    of them. Those to split go last, as sand between stones: to their owners so far first, to each
+    up to its fair share. A worker that still has nothing shares the heaviest partition. No workers,
+    no owners.
 
     >>> assignment, moves = rebalance(Assignment(), [5.0, 5.0], {"a": 1.0, "b": 1.0})
     >>> assignment.owners, moves
@@ -50,9 +52,9 @@ def rebalance(
     if not worker_speeds:
         return Assignment(), ()
     plan = _Plan(current, partition_loads, worker_speeds)
-    plan.split_hot()
     plan.place_orphans()
     plan.even_out(moves_max)
+    plan.split_hot()
     after = Assignment(plan.owners())
     return after, _moves(current, after, worker_speeds)
 
@@ -77,14 +79,17 @@ class _Plan:
             for partition, owners in current.owners.items()
             if partition < len(self._loads)
         }
+        limit = self._fair * float(self._speeds.max()) * (1 + TOLERANCE)
+        self._hot = self._heaviest_first(np.flatnonzero(self._loads > limit * (1 + _ROUNDING)))
+        """The partitions that no worker should carry alone."""
         self._shared: dict[int, list[int]] = {}
         self._owner = np.full(len(self._loads), -1)
+        self._before = self._owner
+        """Who had each partition to itself and lives."""
 
     def split_hot(self) -> None:
         """Share out the partitions that no worker should carry alone, the heaviest first."""
-        limit = self._fair * float(self._speeds.max()) * (1 + TOLERANCE)
-        hot = np.flatnonzero(self._loads > limit * (1 + _ROUNDING))
-        for partition in self._heaviest_first(hot):
+        for partition in self._hot:
             self._shared[partition] = self._filled(partition)
 
     def _filled(self, partition: int) -> list[int]:
@@ -105,15 +110,17 @@ class _Plan:
 
     def place_orphans(self) -> None:
         """Keep the owners that live; give what has none to whoever is least loaded for its speed."""
+        hot = set(self._hot)
         for partition, alive in self._alive.items():
-            if alive and partition not in self._shared:
+            if alive and partition not in hot:
                 self._owner[partition] = alive[0]
+        self._before = self._owner.copy()
         kept = self._owner >= 0
         np.add.at(self._carried, self._owner[kept], self._loads[kept])
         slowness, after = 1.0 / self._speeds, np.empty_like(self._speeds)
         placed = []
         for partition in self._heaviest_first(np.flatnonzero(~kept)):
-            if partition in self._shared:
+            if partition in hot:
                 continue
             load = self._load[partition]
             np.add(self._carried, load, out=after)
@@ -129,31 +136,47 @@ class _Plan:
         return [int(partition) for partition in partitions[order]]
 
     def even_out(self, moves_max: int | None) -> None:
-        """Move partitions away from the most loaded while that lowers the peak."""
+        """Move partitions away from the most loaded while that lowers the peak.
+
+        Only what leaves a living owner counts as a move: what had none has to go somewhere anyway.
+        """
         limits = self._fair * (1 + TOLERANCE) * self._speeds
         queues: dict[int, list[tuple[float, int]]] = {}
+        left = math.inf if moves_max is None else moves_max
         # Every move lowers a peak, so this ends long before.
-        most_moves = len(self._loads) * len(self._names) if moves_max is None else moves_max
-        for _ in range(most_moves):
+        for _ in range(len(self._loads) * len(self._names)):
             most = int(np.argmax(self._carried / self._speeds))
             if self._carried[most] <= limits[most] * (1 + _ROUNDING):
                 return
             if most not in queues:
-                queues[most] = sorted(
-                    (self._load[p], -p) for p in np.flatnonzero(self._owner == most).tolist()
-                )
+                queues[most] = self._movable(most, all_of_them=left > 0)
             place = self._best_move(most, queues[most], limits)
             if place is None:
                 return
             load, negative = queues[most].pop(place)
-            after = (self._carried + load) / self._speeds
-            after[most] = np.inf
-            to = int(np.argmin(after))
-            self._owner[-negative] = to
-            self._carried[most] -= load
-            self._carried[to] += load
+            to = self._move(-negative, load, most)
             if to in queues:
                 queues[to].insert(bisect_left(queues[to], (load, negative)), (load, negative))
+            if self._before[-negative] == most:
+                left -= 1
+                if left == 0:
+                    queues.clear()
+
+    def _movable(self, worker: int, *, all_of_them: bool) -> list[tuple[float, int]]:
+        """What may be taken from `worker`, lightest first; not all when its own of before must stay."""
+        mine = self._owner == worker
+        taken = mine if all_of_them else mine & (self._before != worker)
+        return sorted((self._load[p], -p) for p in np.flatnonzero(taken).tolist())
+
+    def _move(self, partition: int, load: float, source: int) -> int:
+        """Give a partition to whoever is least loaded with it; who that is."""
+        after = (self._carried + load) / self._speeds
+        after[source] = np.inf
+        to = int(np.argmin(after))
+        self._owner[partition] = to
+        self._carried[source] -= load
+        self._carried[to] += load
+        return to
 
     def _best_move(self, most: int, queue: list[tuple[float, int]], limits: Floats) -> int | None:
         """Which of its partitions `most` should give away: the one that settles the matter at once and

@@ -101,13 +101,19 @@ class Feeder:
         return time.monotonic() < self._leave_by_s
 
     def _lease_samples(self) -> int:
-        wanted = min(_LEASE_MOST, round(self._leases.rate_per_s * self._plan.lease_s))
-        return max(self._plan.batch, wanted)
+        """How much to ask for: what is leased and unread then ends with a full batch.
+
+        The jump to the next lease comes while a batch is trained, not while one is gathered.
+        """
+        batch = self._plan.batch
+        wanted = max(batch, min(_LEASE_MOST, round(self._leases.rate_per_s * self._plan.lease_s)))
+        return max(batch, wanted - (self._leases.unread + wanted) % batch)
 
     def _ahead(self) -> int:
         """Unread samples below which the next lease is taken."""
         batch = self._plan.batch
-        return max(batch, min(max(2 * batch, _AHEAD_MOST), round(self._lease_samples() * _AHEAD)))
+        lease = self._leases.rate_per_s * self._plan.lease_s
+        return max(batch, min(max(2 * batch, _AHEAD_MOST), round(lease * _AHEAD)))
 
     def _take_lease(self) -> bool:
         """Whether there is something to do at once. Asks Kafka for more when nothing is unleased."""
@@ -119,6 +125,7 @@ class Feeder:
                 self._holder,
                 samples=self._lease_samples(),
                 prefer=self._prefer(),
+                least=self._plan.batch,
                 completed=None if finished is None else finished.completed(),
             )
             self._redis.answered()

@@ -42,11 +42,17 @@ class MemoryLedger:
             )
 
     def acquire(
-        self, worker: str, *, samples: int, prefer: Sequence[int], completed: Completed | None = None
+        self,
+        worker: str,
+        *,
+        samples: int,
+        prefer: Sequence[int],
+        least: int = 1,
+        completed: Completed | None = None,
     ) -> Lease | None:
         with self._lock:
             return self._ledger.acquire(
-                worker, samples=samples, prefer=prefer, completed=completed, now_s=self._now_s()
+                worker, samples=samples, prefer=prefer, least=least, completed=completed, now_s=self._now_s()
             )
 
     def renew(self, worker: str) -> None:

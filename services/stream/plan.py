@@ -43,22 +43,26 @@ class StreamPlan:
     def of(cls, job: str, settings: JobSettings) -> StreamPlan:
         """The plan that the job's settings ask for.
 
-        A partition may wait for a reader no longer than a quarter of the freshness promised.
+        A partition may wait for a reader no longer than a quarter of the freshness promised, and a
+        lease is no longer than that: what lies behind it in the partition may wait for its end.
         """
+        fresh_within_s = settings.slo.fresh_within_s
+        linger_s = min(0.2, fresh_within_s / 10)
         return cls(
             topic=settings.topic,
             group=settings.group_of(job),
             start=settings.shuffle.start,
             group_protocol=settings.shuffle.group_protocol,
             batch=settings.worker.batch,
-            fresh_within_s=settings.slo.fresh_within_s,
-            lease_s=settings.shuffle.lease_s,
+            fresh_within_s=fresh_within_s,
+            lease_s=min(settings.shuffle.lease_s, fresh_within_s / 4),
             terms=Terms(
                 ttl_s=settings.shuffle.lease_ttl_s,
                 lapses_max=settings.shuffle.lapses_max,
-                patience_s=min(10.0, settings.slo.fresh_within_s / 4),
+                patience_s=min(10.0, fresh_within_s / 4),
+                fill_s=linger_s,
             ),
-            linger_s=min(0.2, settings.slo.fresh_within_s / 10),
+            linger_s=linger_s,
             # Earlier than the pool loses its patience, so that there is time to commit.
             drain_s=settings.pool.drain_s * 0.8,
         )

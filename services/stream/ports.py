@@ -56,10 +56,18 @@ class LeaseLedger(Protocol):
         ...
 
     def acquire(
-        self, worker: str, *, samples: int, prefer: Sequence[int], completed: Completed | None = None
+        self,
+        worker: str,
+        *,
+        samples: int,
+        prefer: Sequence[int],
+        least: int = 1,
+        completed: Completed | None = None,
     ) -> Lease | None:
-        """A range of at most `samples`, or None when nothing is unleased; `completed` is completed
+        """A range of at most `samples`, or None when there is none to give; `completed` is completed
         before, in the same step. Raises LeaseLost for that one, and then acquires nothing.
+
+        A partition with less than `least` is left to fill for a moment before any of it is given.
 
         What was given back or lapsed comes first, then what nobody read for too long; else the
         worker reads on in its own partition, or goes to the most behind of those it prefers, or of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable
-from operator import methodcaller
 from typing import Final
 
 import structlog
@@ -18,8 +17,6 @@ _log = structlog.get_logger(__name__)
 _OUT_OF_RANGE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _STALLED_S: Final = 5.0
 """Having waited this long for a record, the range is asked for anew: an event may have been missed."""
-
-_error_of: Final = methodcaller("error")
 
 
 class RangeReader:
@@ -107,20 +104,19 @@ class RangeReader:
         self._silent_s = 0.0
 
     def _fetch(self, limit: int, timeout_s: float) -> None:
-        """Wait for records and keep them. Touches no record by itself unless an event is among them."""
+        """Wait for records and keep them; hear the events among them."""
         wanted = max(1, min(limit, self._end - self._read_to))
         asked_at_s = self._now_s()
         messages = self._consumer.consume(wanted, timeout_s)
         self._silent_s += self._now_s() - asked_at_s
-        events: list[Message] = []
-        if any(map(_error_of, messages)):
-            events = [message for message in messages if message.error() is not None]
-            messages = [message for message in messages if message.error() is None]
-        self._ahead = messages
+        # Compiled into a direct call; `any` over a methodcaller was measured to cost several times as much.
+        self._ahead = [message for message in messages if message.error() is None]
         if self._ahead:
             self._advance(_offset(self._ahead[-1]) + 1)
-        for event in events:
-            self._hear(event)
+        if len(self._ahead) < len(messages):
+            for message in messages:
+                if message.error() is not None:
+                    self._hear(message)
         if self._silent_s > _STALLED_S and not self.out_of_range:
             _log.debug("range_asked_anew", partition=self._partition, offset=self._position, end=self._end)
             self._jump(self._partition_read(), self._position)

@@ -80,7 +80,13 @@ class RedisLedger:
         self._call("reset", after_epoch, topic_id, lost, *(number for triple in triples for number in triple))
 
     def acquire(
-        self, worker: str, *, samples: int, prefer: Sequence[int], completed: Completed | None = None
+        self,
+        worker: str,
+        *,
+        samples: int,
+        prefer: Sequence[int],
+        least: int = 1,
+        completed: Completed | None = None,
     ) -> Lease | None:
         if samples < 1:
             raise ValueError(f"samples is {samples}; a lease holds at least one")
@@ -90,8 +96,9 @@ class RedisLedger:
             check_counts(lease, trained=trained, late=late, lost=lost)
             first = (lease.token, _as_text(lease), lease.epoch, trained, late, lost)
         known = " ".join(map(str, list(self._known)))
-        terms = (self._terms.ttl_s, self._terms.patience_s, self._terms.lapses_max)
-        verdict, *reply = self._ask("acquire", worker, *terms, samples, f" {known} ", *first, *prefer)
+        terms = (self._terms.ttl_s, self._terms.patience_s, self._terms.lapses_max, self._terms.fill_s)
+        wanted = (samples, min(least, samples), f" {known} ")
+        verdict, *reply = self._ask("acquire", worker, *terms, *wanted, *first, *prefer)
         self._check_open(verdict, reply)
         if completed is not None:
             self._settled(completed.lease, verdict)

@@ -11,14 +11,17 @@ from typing import Any, Self
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from services.settings import Settings
+from services.store import codec
 from services.store.connect import connect_sync
 from services.store.keys import Keys
 from services.stream.ports import BatchStream
 from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
+from shuffler.assignment import Assignment
 from shuffler.errors import NotOpened
 from shuffler.lease import Progress
 from shuffler.ledger import Terms
+from tests.servers.kafka import KafkaUnderTest
 from tests.waiting import eventually
 
 JOB = "clicks"
@@ -52,7 +55,9 @@ class Traffic(Thread):
         super().__init__(name="traffic", daemon=True)
         self.counts = dict.fromkeys(range(len(weights)), 0)
         """What was sent to each partition. Final, and acknowledged, after the block."""
-        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2, "linger.ms": 1})
+        # A broker that dies must not take a sample twice, or the counts would not be its offsets.
+        safely = {"enable.idempotence": True, "log_level": 2, "linger.ms": 1}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **safely})
         self._topic = topic
         self._cycle = [partition for partition, weight in enumerate(weights) for _ in range(weight)]
         self._pause_s = len(self._cycle) / rate_per_s
@@ -81,11 +86,31 @@ def progress_of(settings: Settings) -> Progress:
         return RedisLedger(client, Keys(settings.redis.prefix), JOB, Terms()).progress()
 
 
-def leases_out(settings: Settings) -> int:
-    """How many leases are held at the moment."""
+def name_active(settings: Settings, *active: str) -> None:
+    """As a controller does with each commit."""
     with connect_sync(settings.redis) as client:
-        records = client.hvals(Keys(settings.redis.prefix).ledger(JOB, "workers"))
-        return sum(record.count(b",") for record in records)
+        key = Keys(settings.redis.prefix).assignment(JOB)
+        client.set(key, codec.encode_assignment(Assignment(active=active)))
+
+
+def leases_out(settings: Settings, worker: str = "") -> int:
+    """How many leases are held at the moment, by one worker or by all."""
+    with connect_sync(settings.redis) as client:
+        records = client.hgetall(Keys(settings.redis.prefix).ledger(JOB, "workers"))
+    of_worker = f"{worker}.".encode() if worker else b""
+    return sum(record.count(b",") for holder, record in records.items() if holder.startswith(of_worker))
+
+
+def delete_below(kafka: KafkaUnderTest, topic: str, *, offset: int) -> None:
+    """Have Kafka delete the first records of partition 0."""
+    admin = kafka.admin()
+    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        future.result()
+
+
+def impatient(settings: Settings, *, timeout_s: float) -> Settings:
+    """The same, with less patience for Kafka: requests to a dead broker are not worth the wait."""
+    return settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"timeout_s": timeout_s})})
 
 
 def committed(settings: Settings, partitions: int) -> dict[int, int]:
@@ -106,6 +131,8 @@ class Trainee(Thread):
         super().__init__(name=worker, daemon=True)
         self.seen: Counter[tuple[int, int]] = Counter()
         self.sizes: list[int] = []
+        self.spans: list[int] = []
+        """Of each batch, how many partitions it came from."""
         self.failure: BaseException | None = None
         self._settings = settings
         self._before_done = before_done
@@ -121,6 +148,7 @@ class Trainee(Thread):
                     self._before_done()
                     self.seen.update((s.partition() or 0, s.offset() or 0) for s in batch.samples)
                     self.sizes.append(len(batch))
+                    self.spans.append(len({sample.partition() for sample in batch.samples}))
                     batch.done()
         except BaseException as error:  # noqa: BLE001 - raised by `leave` in the test's thread
             self.failure = error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -20,8 +18,6 @@ from services.stream.sdk import stream
 from tests.servers.kafka import KafkaUnderTest
 from tests.stream.streams import (
     JOB,
-    Traffic,
-    Trainee,
     committed,
     leases_out,
     produce,
@@ -87,36 +83,6 @@ def test_a_step_longer_than_the_time_to_live_loses_no_lease(
             progress = trained_all(settings, 100)
 
     assert progress.repeated == 0
-
-
-def test_fifty_joins_and_leaves_lose_and_repeat_nothing(
-    kafka: KafkaUnderTest, redis_url: str, group: str
-) -> None:
-    chance = random.Random(50)
-    topic = kafka.new_topic(3)
-    settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"lease_s": 0.1})
-    crew: list[Trainee] = []
-    everybody: list[Trainee] = []
-    with Traffic(kafka.bootstrap, topic, weights=(5, 3, 1), rate_per_s=2_000) as traffic:
-        for number in range(50):
-            if crew and chance.random() < 0.5:
-                crew.pop(chance.randrange(len(crew))).leave()
-                continue
-            joining = Trainee(settings, f"w{number}", before_done=lambda: None)
-            joining.start()
-            crew.append(joining)
-            everybody.append(joining)
-            eventually(lambda: joining.seen or len(crew) > 1, what="work")  # noqa: B023
-    last = Trainee(settings, "last")
-    last.start()
-    progress = trained_all(settings, sum(traffic.counts.values()))
-    for trainee in (*crew, last):
-        trainee.leave()
-
-    seen = sum((trainee.seen for trainee in (*everybody, last)), Counter())
-    assert seen == {(p, offset): 1 for p, count in traffic.counts.items() for offset in range(count)}
-    assert progress.repeated == 0
-    assert committed(settings, 3) == traffic.counts
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined] # not in its __all__
 from httpx2 import ASGITransport, AsyncClient
 from prometheus_client import CollectorRegistry
@@ -28,6 +28,7 @@ from tests.servers.kafka import KafkaUnderTest
 from tests.stream.streams import (
     JOB,
     committed,
+    delete_below,
     produce,
     progress_of,
     settings_for,
@@ -178,12 +179,6 @@ async def shown_in_the_audit(settings: Settings) -> list[Any]:
     assert answer.status_code == 200, answer.text
     found: list[Any] = answer.json()
     return found
-
-
-def delete_below(kafka: KafkaUnderTest, topic: str, *, offset: int) -> None:
-    admin = kafka.admin()
-    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result()
 
 
 def ledger_of(settings: Settings, client: Redis) -> RedisLedger:

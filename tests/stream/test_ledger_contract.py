@@ -102,6 +102,52 @@ def test_a_partition_that_nobody_read_for_long_comes_first(shared: LedgerUnderTe
     assert acquired(ledger, "a", prefer=(0,)).partition == 1
 
 
+def test_a_partition_with_less_than_a_batch_is_left_to_fill_for_a_moment(shared: LedgerUnderTest) -> None:
+    ledger = opened(shared, {0: 9, 1: 7})
+
+    assert ledger.acquire("a", samples=30, prefer=(1,), least=10) is None
+    shared.time.pass_s(TERMS.fill_s)
+    ledger.extend({0: 10})
+
+    preferred = ledger.acquire("a", samples=30, prefer=(1,), least=10)
+    full = ledger.acquire("b", samples=30, prefer=(), least=10)
+    assert preferred is not None
+    assert full is not None
+    assert (extent(preferred), extent(full)) == ((1, 0, 7), (0, 0, 10))
+
+
+def test_a_full_batch_elsewhere_comes_before_half_a_one_at_home(shared: LedgerUnderTest) -> None:
+    ledger = opened(shared, {0: 50, 1: 7})
+
+    lease = ledger.acquire("a", samples=30, prefer=(1,), least=10)
+
+    assert lease is not None
+    assert extent(lease) == (0, 0, 30)
+
+
+def test_of_partitions_that_do_not_fill_the_one_that_waited_longest_comes_first(
+    shared: LedgerUnderTest,
+) -> None:
+    ledger = opened(shared, {0: 0, 1: 5})
+    shared.time.pass_s(TERMS.fill_s / 2)
+    ledger.extend({0: 9})
+    shared.time.pass_s(TERMS.fill_s)
+
+    leases = [ledger.acquire("a", samples=30, prefer=(), least=10) for _ in range(3)]
+
+    assert [lease and lease.partition for lease in leases] == [1, 0, None]
+
+
+def test_what_was_given_back_is_not_left_to_fill(shared: LedgerUnderTest) -> None:
+    ledger = opened(shared, {0: 10})
+    ledger.release(acquired(ledger, "a"), upto=8, trained=8, late=0)
+
+    lease = ledger.acquire("b", samples=30, prefer=(), least=10)
+
+    assert lease is not None
+    assert extent(lease) == (0, 8, 10)
+
+
 def test_what_was_given_back_comes_before_anything_new(shared: LedgerUnderTest) -> None:
     ledger = opened(shared, {0: 100, 1: 1000})
     lease = acquired(ledger, "a", prefer=(0,))

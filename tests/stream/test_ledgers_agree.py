@@ -19,17 +19,23 @@ from shuffler.ledger import Terms
 
 PARTITIONS = range(4)
 workers = st.sampled_from("abc")
+leasts = st.sampled_from([1, 1, 10, 30])
 steps = st.one_of(
     st.tuples(st.just("pass"), st.sampled_from([0.5, 1.0, 2.5, 4.0, 11.0])),
     st.tuples(st.just("extend"), st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 200))),
     st.tuples(
-        st.just("acquire"), workers, st.integers(1, 40), st.lists(st.sampled_from(PARTITIONS), unique=True)
+        st.just("acquire"),
+        workers,
+        st.integers(1, 40),
+        st.lists(st.sampled_from(PARTITIONS), unique=True),
+        leasts,
     ),
     st.tuples(
         st.just("exchange"),
         st.integers(0, 30),
         st.integers(1, 40),
         st.lists(st.sampled_from(PARTITIONS), unique=True),
+        leasts,
     ),
     st.tuples(
         st.just("reset"),
@@ -63,13 +69,13 @@ class History:
             case "extend":
                 self.ledger.extend(args[0])
             case "acquire":
-                answer = lease = self.ledger.acquire(args[0], samples=args[1], prefer=args[2])
+                answer = lease = self.ledger.acquire(args[0], samples=args[1], prefer=args[2], least=args[3])
                 self.leases += [] if lease is None else [lease]
             case "exchange" if args[0] < len(self.leases):
                 done = self.leases[args[0]]
                 completed = Completed(done, trained=done.end - done.start, late=0)
                 answer = lease = self.ledger.acquire(
-                    done.worker, samples=args[1], prefer=args[2], completed=completed
+                    done.worker, samples=args[1], prefer=args[2], least=args[3], completed=completed
                 )
                 self.leases += [] if lease is None else [lease]
             case "reset":
@@ -94,7 +100,7 @@ class History:
 @given(history=st.lists(steps, min_size=5, max_size=60))
 def test_every_answer_is_the_same(redis_url: str, history: list[tuple[Any, ...]]) -> None:
     now_s = 1_000_000.0
-    terms = Terms(ttl_s=10.0, patience_s=5.0, turn_s=3.0, lapses_max=3)
+    terms = Terms(ttl_s=10.0, patience_s=5.0, fill_s=2.0, turn_s=3.0, lapses_max=3)
     with connect_sync(RedisSettings(url=redis_url)) as client:
         client.flushdb()
         pure = History(MemoryLedger(terms, now_s=lambda: now_s))

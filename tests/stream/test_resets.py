@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from redis import Redis
 from structlog.testing import capture_logs
 
@@ -20,7 +19,6 @@ from tests.servers.kafka import KafkaUnderTest
 from tests.stream.streams import (
     JOB,
     committed,
-    opened,
     produce,
     progress_of,
     settings_for,
@@ -155,58 +153,6 @@ def test_a_topic_made_anew_is_trained_from_its_beginning_and_the_old_rest_is_los
         eventually(lambda: progress_of(settings).watermarks == {0: 60}, within_s=60, what="all is trained")
 
     assert "topic_recreated" in [log.get("why") for log in logs], json.dumps(logs, default=str)
-
-
-@pytest.mark.real_broker
-def test_a_compacted_topic_is_trained_to_its_end(kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
-    compact = {
-        "cleanup.policy": "compact",
-        "segment.ms": "100",
-        "min.cleanable.dirty.ratio": "0.001",
-        "max.compaction.lag.ms": "100",
-    }
-    topic = kafka.new_topic(1, compact)
-    settings = settings_for(kafka.bootstrap, redis_url, topic, group, worker={"batch": 7})
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 2})
-    for number in range(400):
-        producer.produce(topic, key=str(number % 5).encode(), value=b"old", partition=0)
-    producer.flush()
-    reader = Topic(settings.kafka, topic, f"{group}-looking")
-    try:
-        eventually(lambda: _squeezed(producer, reader, topic), within_s=60, every_s=0.2, what="compaction")
-        end = reader.ends([0])[0]
-    finally:
-        reader.close()
-
-    with training(settings, "a") as (worker,):
-        opened(settings)
-        eventually(lambda: progress_of(settings).watermarks == {0: end}, within_s=60, what="the end")
-
-    seen = sorted(offset for _, offset in worker.seen)
-    assert len(seen) < end, "nothing was compacted away"
-    assert seen[-1] == end - 1
-    assert progress_of(settings).lost == 0
-
-
-def _squeezed(producer: Producer, reader: Topic, topic: str) -> bool:
-    """Write once more, which rolls the segment, and look whether offsets are missing by now."""
-    producer.produce(topic, key=b"new", value=b"new", partition=0)
-    producer.flush()
-    end = reader.ends([0])[0]
-    return end - _count(reader, end) > 50
-
-
-def _count(reader: Topic, end: int) -> int:
-    from services.stream.range_reader import RangeReader
-    from shuffler.lease import Lease
-
-    ranges = RangeReader(reader.consumer, reader.name)
-    ranges.begin(Lease(0, 0, end, "looking", 1, 1, 0.0))
-    count = 0
-    while not ranges.exhausted:
-        count += len(ranges.read(1000, timeout_s=0.2))
-    ranges.end()
-    return count
 
 
 def operator_moves(settings: Settings, offsets: dict[int, int]) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from services.settings import Settings
-from services.store import codec
-from services.store.connect import connect_sync
-from services.store.keys import Keys
 from services.stream.sdk import stream
-from shuffler.assignment import Assignment
 from tests.servers.kafka import KafkaUnderTest
-from tests.stream.streams import JOB, committed, produce, progress_of, settings_for, trained_all, training
+from tests.stream.streams import (
+    JOB,
+    committed,
+    name_active,
+    produce,
+    progress_of,
+    settings_for,
+    trained_all,
+    training,
+)
 from tests.waiting import eventually
 
 
@@ -30,6 +37,21 @@ def test_two_workers_train_every_sample_once(every_kafka: KafkaUnderTest, redis_
     assert progress.watermarks == progress.ends == {0: 700, 1: 200, 2: 33}
     assert (progress.repeated, progress.lost, progress.late) == (0, 0, 0)
     assert committed(settings, 3) == {0: 700, 1: 200, 2: 33}
+
+
+def test_leases_end_with_a_full_batch_so_that_none_waits_for_a_jump(
+    kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = kafka.new_topic(3)
+    samples = produce(kafka.bootstrap, topic, dict.fromkeys(range(3), 1_000))
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"lease_s": 0.013})
+    step = Event()  # never set: a batch takes some milliseconds, so that leases are of a few batches
+
+    with training(settings, "a", before_done=lambda: step.wait(0.005)) as (worker,):
+        trained_all(settings, samples)
+
+    assert set(worker.sizes) == {50}
+    assert set(worker.spans) == {1}
 
 
 def test_samples_that_arrive_later_are_trained_too(
@@ -113,13 +135,6 @@ def somebody_elses_commit(settings: Settings, *, offset: int) -> None:
     consumer = Consumer(settings.kafka.client(**{"group.id": job.group_of(JOB), "log_level": 2}))
     consumer.commit(offsets=[TopicPartition(job.topic, 0, offset)], asynchronous=False)
     consumer.close()
-
-
-def name_active(settings: Settings, *active: str) -> None:
-    """As a controller does with each commit."""
-    with connect_sync(settings.redis) as client:
-        key = Keys(settings.redis.prefix).assignment(JOB)
-        client.set(key, codec.encode_assignment(Assignment(active=active)))
 
 
 def test_a_standby_takes_no_lease_until_it_is_named_and_then_at_once(

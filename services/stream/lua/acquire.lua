@@ -1,23 +1,23 @@
--- worker, ttl, patience, lapses_max, samples, tokens that the worker knows of " 1 2 ",
+-- worker, ttl, patience, lapses_max, fill, samples, least, tokens that the worker knows of " 1 2 ",
 -- then what to complete first (token or '', lease, epoch, trained, late, lost), preferred partitions
-local worker, ttl, samples = ARGV[2], number(ARGV[3]), number(ARGV[6])
+local worker, ttl, samples, least = ARGV[2], number(ARGV[3]), number(ARGV[7]), number(ARGV[8])
 local state = call('HMGET', STATE, 'epoch', 'tokens', 'heard', 'check', 'oldest', 'trained')
 local epoch, token, oldest, trained = state[1], state[2], state[5] or 0, state[6] or 0
 if not epoch then return {'not-open', ''} end
-local overdue_before = now - ARGV[4]
-local PREFER, LOOKS = 14, 64 -- where the preferred begin; how many entries to put right at a time
+local overdue_before, filled_before = now - ARGV[4], now - ARGV[6]
+local PREFER, LOOKS = 16, 64 -- where the preferred begin; how many entries to put right at a time
 
 local record = call('HGET', WORKERS, worker)
 local silent, due = state[3] and now - state[3] > ttl / 2, now >= number(state[4] or 0)
-if ARGV[8] ~= '' then
-  local verdict, left = settle(record, ARGV[8], ARGV[9], ARGV[10], epoch)
+if ARGV[10] ~= '' then
+  local verdict, left = settle(record, ARGV[10], ARGV[11], ARGV[12], epoch)
   if verdict == 'lost' then return {'lost'} end
   if verdict == 'settled' then
     record = left
-    trained = format('%.0f', trained + ARGV[11])
+    trained = format('%.0f', trained + ARGV[13])
     if silent or due then call('HSET', WORKERS, worker, record) end -- they look there
-    if ARGV[12] ~= '0' then call('HINCRBY', STATE, 'late', ARGV[12]) end
-    if ARGV[13] ~= '0' then call('HINCRBY', STATE, 'lost', ARGV[13]) end
+    if ARGV[14] ~= '0' then call('HINCRBY', STATE, 'late', ARGV[14]) end
+    if ARGV[15] ~= '0' then call('HINCRBY', STATE, 'lost', ARGV[15]) end
   end
 end
 
@@ -52,7 +52,7 @@ local settled, last, held = '0', '-', ''
 if record then settled, last, held = match(record, '^%S+ (%S+) (%S+);(.*)$') end
 
 for again, known in gmatch(held, '((%d+) [^,]+),') do
-  if not string.find(ARGV[7], ' ' .. known .. ' ', 1, true) then
+  if not string.find(ARGV[9], ' ' .. known .. ' ', 1, true) then
     -- The reply that gave it was lost on the way: give it again, or it would be held for ever.
     call('HSET', WORKERS, worker, until_s .. ' ' .. settled .. ' ' .. last .. ';' .. held)
     call('HSET', STATE, 'heard', heard, 'trained', trained)
@@ -61,81 +61,105 @@ for again, known in gmatch(held, '((%d+) [^,]+),') do
   end
 end
 
-local partition, book
--- Whoever waited too long comes first.
-if overdue_before >= number(oldest) then
+-- The partition that has waited longest, if that is since before a time.
+local function longest_waiting(before)
+  if before < number(oldest) then return end
   oldest = 0 -- unless all entries that may be earlier were put right
   for _ = 1, LOOKS do
     local first = call('ZRANGE', WAITING, 0, 0, 'WITHSCORES')
     if not first[1] then
       oldest = now
-      break
+      return
     end
     local there = call('HGET', PARTITIONS, first[1])
     local since = match(there, '^%d+ %d+ ([^;]+)')
     if since == '-' then
       call('ZREM', WAITING, first[1])
-    elseif since == '-inf' or number(since) <= overdue_before then
-      partition, book = first[1], there
-      break
+    elseif since == '-inf' or number(since) <= before then
+      return first[1], there
     elseif number(since) == number(first[2]) then
       oldest = since
-      break
+      return
     else
       call('ZADD', WAITING, since, first[1])
     end
   end
 end
 
+-- Whoever waited too long comes first.
+local partition, book = longest_waiting(overdue_before)
+
 -- Reading on beats a jump to a little more.
-local at_home = #ARGV < PREFER
+local at_home, here = #ARGV < PREFER, 0
 if not partition and last ~= '-' then
   for i = PREFER, #ARGV do
     if ARGV[i] == last then at_home = true end
   end
   if at_home then
     book = call('HGET', PARTITIONS, last)
-    if unleased(book) >= samples then partition = last end
+    here = unleased(book)
+    if here >= samples then partition = last end
   end
 end
 
--- Else the most behind of the preferred, or of all.
-if not partition then
-  local here = at_home and book and unleased(book) or 0
-  local most, count = nil, 0
+local function read_on_or_jump(most, count, text)
+  if here >= least and here >= math.min(samples, count / 2) then
+    return last, call('HGET', PARTITIONS, last)
+  end
+  return most, text
+end
+
+-- Else the most behind of the preferred; while none has enough, the one left to fill longest.
+if not partition and #ARGV >= PREFER then
+  local most, count, best, filled, since_filled, book_filled = nil, 0, nil, nil, filled_before, nil
   for first = PREFER, #ARGV, 1000 do
     local beyond = math.min(first + 1000, #ARGV + 1)
     for i, text in ipairs(call('HMGET', PARTITIONS, unpack(ARGV, first, beyond - 1))) do
-      local there = text and unleased(text) or 0
-      local name = ARGV[first + i - 1]
+      local there, name = text and unleased(text) or 0, ARGV[first + i - 1]
       if there > count or (there == count and there > 0 and number(name) > number(most)) then
-        most, count, book = name, there, text
+        most, count, best = name, there, text
+      end
+      if there > 0 and there < least then
+        local since = number(match(text, '^%d+ %d+ ([^;]+)')) or 0
+        if since < since_filled
+            or (since == since_filled and not (filled and number(filled) < number(name))) then
+          filled, since_filled, book_filled = name, since, text
+        end
       end
     end
   end
-  if not most then
-    for _ = 1, LOOKS do
-      local top = call('ZREVRANGE', UNLEASED, 0, 0, 'WITHSCORES')
-      if not top[1] then break end
-      local text = call('HGET', PARTITIONS, top[1])
-      local there = unleased(text)
-      if there > count then most, count, book = top[1], there, text end
-      if there == number(top[2]) then
-        most, count, book = top[1], there, text
-        break
-      end
-      if there > 0 then
-        call('ZADD', UNLEASED, format('%.0f', there), top[1])
-      else
-        call('ZREM', UNLEASED, top[1])
-      end
+  if count >= least then
+    partition, book = read_on_or_jump(most, count, best)
+  else
+    partition, book = filled, book_filled
+  end
+end
+
+-- Else the same of all.
+if not partition then
+  local most, count, best = nil, 0, nil
+  for _ = 1, LOOKS do
+    local top = call('ZREVRANGE', UNLEASED, 0, 0, 'WITHSCORES')
+    if not top[1] then break end
+    local text = call('HGET', PARTITIONS, top[1])
+    local there = unleased(text)
+    if there > count then most, count, best = top[1], there, text end
+    if there == number(top[2]) then
+      most, count, best = top[1], there, text
+      break
     end
+    if there > 0 then
+      call('ZADD', UNLEASED, format('%.0f', there), top[1])
+    else
+      call('ZREM', UNLEASED, top[1])
+    end
+  end
+  if count < least then
+    partition, book = longest_waiting(filled_before)
+  elseif most then
     local text = last ~= '-' and call('HGET', PARTITIONS, last)
     here = text and unleased(text) or 0
-  end
-  partition = most
-  if here > 0 and here >= math.min(samples, count / 2) then
-    partition, book = last, call('HGET', PARTITIONS, last)
+    partition, book = read_on_or_jump(most, count, best)
   end
 end
 
