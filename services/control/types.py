@@ -91,6 +91,10 @@ class PoolState:
     """Workers that ended without being asked to, since the pool was opened."""
     trouble: str = ""
     """What keeps the pool from its size, in words for an operator; empty when all is well."""
+    least: int = 0
+    """What others let it shrink to: a disruption budget, or bounds of the platform's own."""
+    most: int | None = None
+    """What others let it grow to, likewise; None is no such limit."""
 
     def count(self, phase: WorkerPhase) -> int:
         """How many workers are in `phase`."""
@@ -134,6 +138,7 @@ class PoolCapabilities:
     scale_to_zero: bool
     victims: Victims
     workers_max: int | None = None
+    """The most that it can ever have; None is no such limit."""
     standbys: bool = False
     """A worker may be there, loaded, and wait for the assignment to name it."""
     fractional_gpus: bool = False

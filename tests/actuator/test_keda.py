@@ -17,18 +17,21 @@ import pytest
 from services.actuator.keda_pool import KedaPool
 from services.actuator.keda_scaler import KedaScaler
 from services.actuator.keda_server import ScalerTls, ScalerUnavailable, serve_scaler
+from services.actuator.kubernetes_target import TargetSpec
 from services.actuator.wish import MemoryWishes, Wish
 from services.control.errors import Fenced, StateUnavailable
 from services.control.types import Victims
 from services.controller.scaler import scaler_served
 from services.settings.root import KedaSettings
-from tests.actuator.clusters import ClusterRig, cluster_rig
-from tests.actuator.kubernetes_controllers import NAMESPACE
+from tests.actuator.clusters import ClusterRig, cluster_rig, workload
+from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE
+from tests.actuator.kubernetes_server import api_server
 from tests.actuator.rigs import ask
 
 grpc = pytest.importorskip("grpc", reason="needs grpcio: pip install 'penstock[keda]'")
 pytest.importorskip("grpc_tools", reason="needs grpcio-tools")
 
+SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
 SESAME = "open sesame"
 PROTO = Path(__file__).parents[2] / "deploy" / "keda" / "externalscaler.proto"
 
@@ -208,3 +211,17 @@ async def test_a_resize_is_a_wish_and_the_pods_are_read_from_kubernetes() -> Non
         assert state.trouble.startswith("no ScaledObject sizes Deployment ads")
         with pytest.raises(Fenced):
             await pool.resize(ask(5, fence=1))
+
+
+async def test_the_bounds_of_the_scaled_object_are_those_of_the_pool() -> None:
+    """What KEDA would not carry out is not planned."""
+    async with api_server() as server:
+        server.keda = True
+        server.store.put(DEPLOYMENTS, workload("ads"))
+        spec = {"scaleTargetRef": {"name": "ads"}, "minReplicaCount": 2, "maxReplicaCount": 12}
+        server.store.put(SCALED_OBJECTS, {"metadata": {"name": "ads"}, "spec": spec})
+        rig = ClusterRig(server, TargetSpec("ads"))
+        async with keda_pool(rig, MemoryWishes()) as pool:
+            state = await pool.observe()
+
+            assert (state.least, state.most, state.trouble) == (2, 12, "")
