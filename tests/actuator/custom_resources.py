@@ -59,6 +59,8 @@ class CustomKind:
         }
         names = {"kind": self.target.kind, "plural": self.plural, "singular": self.target.kind.lower()}
         return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
             "metadata": {"name": f"{self.plural}.{group}", "labels": {_OURS: "yes"}},
             "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
         }
@@ -139,20 +141,29 @@ JOB_SET = CustomKind(
 async def custom_target(api: KubernetesApi, namespace: str, kind: CustomKind) -> AsyncIterator[None]:
     """The kind is known to the cluster, an object of it is there, and its operator at work."""
     definition = kind.definition()
-    name = definition["metadata"]["name"]
     await _define(api, definition)
     try:
         await eventually_async(lambda: _made(api, kind, namespace), within_s=60, what="the kind is served")
         if kind.status:
             await api.patch(f"{kind.objects(namespace)}/ads/status", {"status": kind.status})
-        operator = asyncio.create_task(kind.operator(api, namespace)) if kind.operator else None
-        yield
-        if operator is not None:
-            operator.cancel()
-            await asyncio.wait([operator])
-            assert operator.cancelled(), operator.exception()
+        async with _at_work(kind, api, namespace):
+            yield
     finally:
-        await delete(api, f"{DEFINITIONS}/{name}")
+        await delete(api, f"{DEFINITIONS}/{definition['metadata']['name']}")
+
+
+@asynccontextmanager
+async def _at_work(kind: CustomKind, api: KubernetesApi, namespace: str) -> AsyncIterator[None]:
+    if kind.operator is None:
+        yield
+        return
+    operator = asyncio.create_task(kind.operator(api, namespace))
+    try:
+        yield
+    finally:
+        operator.cancel()
+        await asyncio.wait([operator])
+    assert operator.cancelled(), operator.exception()
 
 
 async def _define(api: KubernetesApi, definition: dict[str, Any]) -> None:
@@ -165,8 +176,10 @@ async def _define(api: KubernetesApi, definition: dict[str, Any]) -> None:
 
 
 async def _made(api: KubernetesApi, kind: CustomKind, namespace: str) -> Object:
-    """A new kind is served a moment after it was defined."""
+    """A new kind is served, and told of, a moment after it was defined."""
     try:
+        told = await api.get(kind.target.root)
+        assert any(one["name"] == kind.plural for one in told["resources"])
         return await create(api, kind.objects(namespace), kind.manifest())
     except NotThere as error:
         raise AssertionError(str(error)) from error
