@@ -36,10 +36,6 @@ class CustomKind:
     status: dict[str, Any] = field(default_factory=dict)
     operator: Operator | None = None
 
-    @property
-    def scalable(self) -> bool:
-        return "scale" in self.subresources
-
     def objects(self, namespace: str) -> str:
         return f"{self.target.root}/namespaces/{namespace}/{self.plural}"
 
