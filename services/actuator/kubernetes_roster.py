@@ -32,6 +32,11 @@ class Roster:
         self._grown_at_s = 0.0
         self._explained = 0
         self._departed_s: list[float] = []
+        self._rolled_s = float("-inf")
+
+    def rolls(self) -> None:
+        """A new version is being rolled out now: pods go because of that."""
+        self._rolled_s = self._now().steady_s
 
     def asked(self, size: int) -> None:
         """The target's size is now `size`."""
@@ -66,11 +71,14 @@ class Roster:
         return Worker(pod.name, pod.phase, started_at_s, gpu_type=pod.gpu_type, node=pod.node)
 
     def failures(self, *, rolling: bool) -> int:
-        """Workers lost unasked so far. While a new version is rolled out, pods go because of that."""
+        """Workers lost unasked so far. While a new version is rolled out, pods go because of that, and the
+        last of them may be judged after it has ended."""
+        if rolling:
+            self.rolls()
         now_s = self._now().steady_s
         due = [at_s for at_s in self._departed_s if now_s - at_s >= _JUDGED_AFTER_S]
-        if rolling:
-            self._explained = max(self._explained, len(due))
+        replaced = sum(at_s <= self._rolled_s + _JUDGED_AFTER_S for at_s in due)
+        self._explained = max(self._explained, replaced)
         self._judge(due)
         return self._failures
 

@@ -159,6 +159,8 @@ class KubernetesView:
     def _see(self, sized: Sized) -> None:
         self.sized = sized
         self.roster.asked(sized.replicas)
+        if sized.rolling:
+            self.roster.rolls()
 
     def _rivals(self) -> list[Rival | None]:
         return [*self._hpas.objects.values(), *self._scaled.objects.values()]

@@ -11,12 +11,9 @@ from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from services.actuator import Backoff
 from services.actuator.tending import Tending
 from services.control.types import PoolState
-from services.embedded.redis import EmbeddedRedis
 from tests.actuator.processes import FAKE_WORKER
 from tests.actuator.rigs import until
 
@@ -34,28 +31,19 @@ def lacking() -> str:
 
 @contextmanager
 def ray_cluster() -> Iterator[Any]:
-    """A head without GPUs and two nodes with some. Its state is in a Redis, so that the head may restart."""
+    """A head without GPUs and two nodes with some."""
     from ray.cluster_utils import Cluster
 
-    with EmbeddedRedis() as redis, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_REDIS_ADDRESS", f"127.0.0.1:{redis.port}")
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 16, "num_gpus": 0})
-        patch.undo()
-        for _ in range(2):
-            cluster.add_node(num_cpus=16, num_gpus=GPUS_PER_NODE)
-        try:
-            yield cluster
-        finally:
-            import ray
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 16, "num_gpus": 0})
+    for _ in range(2):
+        cluster.add_node(num_cpus=16, num_gpus=GPUS_PER_NODE)
+    try:
+        yield cluster
+    finally:
+        import ray
 
-            ray.shutdown()
-            cluster.shutdown()
-
-
-def restart_head(cluster: Any) -> None:
-    """The process that keeps the cluster's state dies, and another takes its place."""
-    cluster.head_node.kill_gcs_server()
-    cluster.head_node.start_gcs_server()
+        ray.shutdown()
+        cluster.shutdown()
 
 
 @dataclass

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,12 +46,7 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[Any]:
+def ray_address() -> Iterator[str]:
     """A Ray cluster of several nodes; starting one takes ten seconds or more."""
     with actors.ray_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def ray_address(ray_cluster: Any) -> str:
-    return str(ray_cluster.address)
+        yield cluster.address

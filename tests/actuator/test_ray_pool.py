@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from services.control.errors import Fenced
 from services.control.types import WorkerPhase
 from tests.actuator import actors
-from tests.actuator.actors import GPUS_PER_NODE, RayRig, ray_rig, restart_head
+from tests.actuator.actors import GPUS_PER_NODE, RayRig, ray_rig
 from tests.actuator.rigs import ask, ids, settled
 from tests.waiting import eventually
 
@@ -81,23 +80,6 @@ async def test_a_keeper_that_dies_goes_on_with_the_record_it_had(rig: RayRig) ->
         await rig.pool.resize(ask(9, fence=4))
     state = await rig.until(settled(2), "the same two")
     assert ids(state, WorkerPhase.READY) == before
-    assert state.failures == 0
-
-
-async def test_a_head_that_restarts_finds_record_and_workers_where_ray_kept_its_state(
-    rig: RayRig, ray_cluster: Any
-) -> None:
-    await rig.pool.resize(ask(2, fence=5))
-    before = ids(await rig.until(settled(2), "two workers"), WorkerPhase.READY)
-
-    restart_head(ray_cluster)
-
-    await rig.until(settled(2), "the same two are seen again")
-    with pytest.raises(Fenced):
-        await rig.pool.resize(ask(9, fence=4))
-    await rig.pool.resize(ask(3, fence=5))
-    state = await rig.until(settled(3), "one more beside them")
-    assert before < ids(state, WorkerPhase.READY)
     assert state.failures == 0
 
 
