@@ -77,8 +77,6 @@ class Roster:
             self.rolls()
         now_s = self._now().steady_s
         due = [at_s for at_s in self._departed_s if now_s - at_s >= _JUDGED_AFTER_S]
-        replaced = sum(at_s <= self._rolled_s + _JUDGED_AFTER_S for at_s in due)
-        self._explained = max(self._explained, replaced)
         self._judge(due)
         return self._failures
 
@@ -88,6 +86,8 @@ class Roster:
         return now_s if 0 <= now_s - pod.created_at_s < _JUST_MADE_S else pod.created_at_s
 
     def _judge(self, due: list[float]) -> None:
+        replaced = sum(at_s <= self._rolled_s + _JUDGED_AFTER_S for at_s in due)
+        self._explained = max(self._explained, replaced)
         explained = min(self._explained, len(due))
         self._explained -= explained
         self._failures += len(due) - explained
