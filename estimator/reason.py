@@ -30,6 +30,8 @@ class Reason(StrEnum):
     """Without leases a worker beyond the partitions would idle."""
     AT_STALENESS = "at_staleness"
     """More workers would teach the model from parameters that are too old."""
+    AT_PLATFORM = "at_platform"
+    """A bound of the platform's own binds: a disruption budget, or the limits of whatever sizes the pods."""
     AT_STEP = "at_step"
     """A step limit binds: the rest follows with the next plans."""
     BREAKER_OPEN = "breaker_open"

@@ -20,15 +20,21 @@ class KedaPool(WatchedPool):
         self._wishes = wishes
 
     async def observe(self) -> PoolState:
-        """The wish in force, and the pods as the watches told last. Raises PoolUnavailable."""
+        """The wish in force, the pods as the watches told last, and the bounds that KEDA was given.
+
+        Raises PoolUnavailable.
+        """
         view = self._open()
         view.check()
         wish = await self._wishes.latest(self._job)
+        least, most = view.rivals_bounds()
         return PoolState(
             requested=view.sized.replicas if wish is None else wish.workers,
             workers=view.workers(),
             failures=view.roster.failures(rolling=view.sized.rolling),
             trouble="; ".join(told for told in (self._unheard(view), view.trouble()) if told),
+            least=least,
+            most=most,
         )
 
     async def resize(self, request: PoolResize) -> None:

@@ -12,11 +12,12 @@ import structlog
 from services.actuator.admission import admit
 from services.actuator.kubernetes_api import Conflict
 from services.actuator.kubernetes_place import WatchedPool
-from services.actuator.kubernetes_rivals import Floor
+from services.actuator.kubernetes_rivals import Floor, TargetRef
+from services.actuator.kubernetes_target import Sized
 from services.actuator.kubernetes_view import KubernetesView
 from services.actuator.victims import choose_victims
 from services.control.errors import Rejected
-from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims, WorkerPhase
+from services.control.types import PoolCapabilities, PoolResize, PoolState, WorkerPhase
 
 _TRIES = 8
 """A busy Deployment writes its status several times a second: each may cost us a try."""
@@ -35,11 +36,14 @@ class KubernetesPool(WatchedPool):
         """What the target asks for and which pods there are, as the watches told last."""
         view = self._open()
         view.check()
+        floor = view.floor()
         return PoolState(
             requested=view.sized.replicas,
             workers=view.workers(),
             failures=view.roster.failures(rolling=view.sized.rolling),
             trouble="; ".join(told for told in (view.rivals(), view.trouble()) if told),
+            least=max(view.sized.least, 0 if floor is None else floor.least),
+            most=view.sized.most,
         )
 
     async def resize(self, request: PoolResize) -> None:
@@ -68,16 +72,15 @@ class KubernetesPool(WatchedPool):
         admit(request, pool=self._name, newest=sized.fence)
         if view.rivals():
             raise Rejected(view.rivals())
-        floor = view.floor()
-        replicas = max(request.workers, 0 if floor is None else min(floor.least, sized.replicas))
-        view.held = _held(request, floor) if replicas > request.workers else ""
+        replicas, view.held = _allowed(request.workers, sized, view.floor(), self._place.target.ref)
         if sized.fence == request.fence and sized.replicas == replicas:
             return
         version = await view.target.fence(request, version=sized.version)
         if sized.replicas != replicas:
-            if self._place.target.victims is Victims.ANY:
-                await view.mark(self._leaving(view, replicas, request))
-            version = await view.target.resize(replicas, version=version)
+            leaving = self._leaving(view, replicas, request)
+            if self._place.target.heeds_marks:
+                await view.mark(leaving)
+            version = await view.target.resize(replicas, sized, version=version, leaving=leaving)
             log.info("target_resized", job=self._job, before=sized.replicas, after=replicas)
         view.asked(replicas, version)
 
@@ -86,10 +89,18 @@ class KubernetesPool(WatchedPool):
         return choose_victims(staying, keep=keep, remove=request.remove)
 
 
-def _held(request: PoolResize, floor: Floor | None) -> str:
-    if floor is None:
-        return ""
-    return (
-        f"PodDisruptionBudget {floor.name} keeps at least {floor.least} pods and {request.workers} were "
-        "asked for; lower its minAvailable to shrink further"
-    )
+def _allowed(asked: int, sized: Sized, floor: Floor | None, target: TargetRef) -> tuple[int, str]:
+    """The size to set, and what keeps it from what was asked for; empty when nothing does.
+
+    A budget keeps a pool from shrinking, and does not make it grow.
+    """
+    if floor is not None and asked < min(floor.least, sized.replicas):
+        return min(floor.least, sized.replicas), (
+            f"PodDisruptionBudget {floor.name} keeps at least {floor.least} pods and {asked} were "
+            "asked for; lower its minAvailable to shrink further"
+        )
+    most = asked if sized.most is None else sized.most
+    if sized.least <= asked <= most:
+        return asked, ""
+    size = min(max(asked, sized.least), most)
+    return size, f"{target} itself allows {size} replicas where {asked} were asked for; mend its own bounds"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from services.actuator.kubernetes_api import Object
 
 _KEDA_PAUSED = "autoscaling.keda.sh/paused"
+_KEDA_MOST = 100
+"""Its maxReplicaCount where none is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,9 @@ class Rival:
     kind: str
     name: str
     target: TargetRef
+    least: int = 0
+    most: int | None = None
+    """It keeps the target's size between these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +55,32 @@ class Floor:
 
 
 def read_hpa(hpa: Object) -> Rival:
-    """A HorizontalPodAutoscaler."""
-    ref = hpa["spec"]["scaleTargetRef"]
+    """A HorizontalPodAutoscaler. One that keeps a single pod may be KEDA's, which takes that away itself."""
+    spec = hpa["spec"]
+    ref, least = spec["scaleTargetRef"], int(spec.get("minReplicas") or 1)
     target = TargetRef(_group(ref.get("apiVersion", "")), ref["kind"], ref["name"])
-    return Rival("HorizontalPodAutoscaler", hpa["metadata"]["name"], target)
+    return Rival(
+        "HorizontalPodAutoscaler",
+        hpa["metadata"]["name"],
+        target,
+        least=least if least > 1 else 0,
+        most=spec.get("maxReplicas"),
+    )
 
 
 def read_scaled_object(scaled: Object) -> Rival | None:
     """A ScaledObject of KEDA; None while it is paused."""
     if (scaled["metadata"].get("annotations") or {}).get(_KEDA_PAUSED) == "true":
         return None
-    ref = scaled["spec"]["scaleTargetRef"]
+    spec = scaled["spec"]
+    ref = spec["scaleTargetRef"]
     group = _group(ref.get("apiVersion") or "apps/v1")
     return Rival(
         "ScaledObject",
         scaled["metadata"]["name"],
         TargetRef(group, ref.get("kind") or "Deployment", ref["name"]),
+        least=int(spec.get("minReplicaCount") or 0),
+        most=int(spec.get("maxReplicaCount") or _KEDA_MOST),
     )
 
 
@@ -88,6 +103,13 @@ def tell_rivals(rivals: Iterable[Rival | None], target: TargetRef) -> str:
         f"{' and '.join(names)} sizes {target} too, and the two would fight: delete it, or set the job's "
         "mode to recommend"
     )
+
+
+def bounds_of_rivals(rivals: Iterable[Rival | None], target: TargetRef) -> tuple[int, int | None]:
+    """The fewest and the most that those who size the target allow together; None is no limit."""
+    sizing = [one for one in rivals if one is not None and one.target == target]
+    most = [one.most for one in sizing if one.most is not None]
+    return max((one.least for one in sizing), default=0), min(most, default=None)
 
 
 def highest_floor(floors: Iterable[Floor], labels: Mapping[str, str]) -> Floor | None:

@@ -32,6 +32,11 @@ class Roster:
         self._grown_at_s = 0.0
         self._explained = 0
         self._departed_s: list[float] = []
+        self._rolled_s = float("-inf")
+
+    def rolls(self) -> None:
+        """A new version is being rolled out now: pods go because of that."""
+        self._rolled_s = self._now().steady_s
 
     def asked(self, size: int) -> None:
         """The target's size is now `size`."""
@@ -66,11 +71,12 @@ class Roster:
         return Worker(pod.name, pod.phase, started_at_s, gpu_type=pod.gpu_type, node=pod.node)
 
     def failures(self, *, rolling: bool) -> int:
-        """Workers lost unasked so far. While a new version is rolled out, pods go because of that."""
+        """Workers lost unasked so far. While a new version is rolled out, pods go because of that, and the
+        last of them may be judged after it has ended."""
+        if rolling:
+            self.rolls()
         now_s = self._now().steady_s
         due = [at_s for at_s in self._departed_s if now_s - at_s >= _JUDGED_AFTER_S]
-        if rolling:
-            self._explained = max(self._explained, len(due))
         self._judge(due)
         return self._failures
 
@@ -80,6 +86,8 @@ class Roster:
         return now_s if 0 <= now_s - pod.created_at_s < _JUST_MADE_S else pod.created_at_s
 
     def _judge(self, due: list[float]) -> None:
+        replaced = sum(at_s <= self._rolled_s + _JUDGED_AFTER_S for at_s in due)
+        self._explained = max(self._explained, replaced)
         explained = min(self._explained, len(due))
         self._explained -= explained
         self._failures += len(due) - explained

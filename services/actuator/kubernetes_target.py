@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from services.actuator import kubernetes_field
 from services.actuator.kubernetes_api import JSON_PATCH, KubernetesApi, Object
 from services.actuator.kubernetes_rivals import TargetRef
 from services.control.errors import Rejected
 from services.control.types import PoolResize, Victims
 
 FENCE, DECISION = "penstock/fence", "penstock/decision"
+_RAY_AUTOSCALER = "enableInTreeAutoscaling"
 _VICTIMS = {
     ("apps", "Deployment"): Victims.ANY,
     ("apps", "ReplicaSet"): Victims.ANY,
     ("apps", "StatefulSet"): Victims.HIGHEST,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Victims.HIGHEST,  # its leaders are a StatefulSet
+    ("ray.io", "RayCluster"): Victims.ANY,  # of a worker group: named in the same patch as its size
 }
 
 
@@ -45,10 +47,15 @@ class TargetSpec:
     def victims(self) -> Victims:
         """Who leaves: a ReplicaSet heeds the deletion cost, a StatefulSet its ordinals.
 
-        >>> TargetSpec("ads").victims, TargetSpec("ads", "ray.io/v1", "RayCluster").victims
+        >>> TargetSpec("ads").victims, TargetSpec("ads", "jobset.x-k8s.io/v1alpha2", "JobSet").victims
         (<Victims.ANY: 'any'>, <Victims.NONE: 'none'>)
         """
         return _VICTIMS.get((self.ref.group, self.kind), Victims.NONE)
+
+    @property
+    def heeds_marks(self) -> bool:
+        """Whether the leavers are marked on the pods themselves, by their deletion cost."""
+        return self.victims is Victims.ANY and self.ref.group == "apps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,14 @@ class Sized:
     """Why its controller cannot make pods, as by a quota; empty when it can."""
     rolling: bool = False
     """A new version is being rolled out."""
+    least: int = 0
+    """The fewest that its own controller keeps, whatever it is asked for."""
+    most: int | None = None
+    """The most, likewise."""
+    sizes_itself: str = ""
+    """The field by which it was told to set its size itself; empty when it was not."""
+    beside: tuple[str, ...] = ()
+    """Fields that have to say the same number as its size."""
 
 
 class Target:
@@ -100,7 +115,9 @@ class Target:
         """The target as an object of the API server says."""
         metadata = found["metadata"]
         status = found.get("status") or {}
-        template = ((found.get("spec") or {}).get("template") or {}).get("metadata") or {}
+        spec, pointer = found.get("spec") or {}, self._spec.replicas_path
+        template = (spec.get("template") or {}).get("metadata") or {}
+        least, most = kubernetes_field.bounds(found, pointer) if pointer else (0, None)
         return Sized(
             version=metadata["resourceVersion"],
             fence=int((metadata.get("annotations") or {}).get(FENCE, 0)),
@@ -108,6 +125,10 @@ class Target:
             labels=template.get("labels") or {},
             hindrance=_hindrance(status),
             rolling=_rolling(status),
+            least=least,
+            most=most,
+            sizes_itself=_RAY_AUTOSCALER if spec.get(_RAY_AUTOSCALER) else "",
+            beside=kubernetes_field.companions(found, pointer) if pointer else (),
         )
 
     async def look(self) -> Sized:
@@ -123,17 +144,22 @@ class Target:
         metadata = {"resourceVersion": version, "annotations": annotations}
         return str((await self._api.patch(self._path, {"metadata": metadata}))["metadata"]["resourceVersion"])
 
-    async def resize(self, replicas: int, *, version: str) -> str:
-        """Set the size, if nothing changed since `version`; the new version. Raises Conflict."""
-        metadata = {"name": self._spec.name, "namespace": self._namespace, "resourceVersion": version}
+    async def resize(
+        self, replicas: int, sized: Sized, *, version: str, leaving: tuple[str, ...] = ()
+    ) -> str:
+        """Set the size of what was looked at, if nothing changed since `version`; the new version.
+
+        `leaving` goes with it where the object itself names who leaves. Raises Conflict.
+        """
         if self._scalable:
+            metadata = {"name": self._spec.name, "namespace": self._namespace, "resourceVersion": version}
             body = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata}
             answer = await self._api.put(f"{self._path}/scale", {**body, "spec": {"replicas": replicas}})
         else:
-            patch = [
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
-                {"op": "replace", "path": self._spec.replicas_path, "value": replicas},
-            ]
+            named = leaving if self._spec.victims is Victims.ANY else None
+            patch = kubernetes_field.patch(
+                self._spec.replicas_path, replicas, beside=sized.beside, version=version, leaving=named
+            )
             answer = await self._api.patch(self._path, patch, kind=JSON_PATCH)
         return str(answer["metadata"]["resourceVersion"])
 
@@ -154,26 +180,9 @@ class Target:
 
     def _replicas(self, found: Object) -> int:
         if self._spec.replicas_path:
-            return int(_pointed(found, self._spec.replicas_path))
+            return int(kubernetes_field.pointed(found, self._spec.replicas_path))
         replicas = (found.get("spec") or {}).get("replicas")
         return 1 if replicas is None else int(replicas)
-
-
-def _pointed(found: Any, pointer: str) -> Any:
-    """What a JSON pointer points to.
-
-    >>> _pointed({"spec": {"groups": [{"replicas": 3}]}}, "/spec/groups/0/replicas")
-    3
-    """
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        try:
-            found = found[int(name)] if isinstance(found, list) else found[name]
-        except (LookupError, ValueError, TypeError) as error:
-            raise Rejected(
-                f"{pointer} is not there in the target: mend pool.kubernetes.replicas_path"
-            ) from error
-    return found
 
 
 def _hindrance(status: Object) -> str:

@@ -13,6 +13,8 @@ from services.actuator.kubernetes_mirror import Mirror
 from services.actuator.kubernetes_pods import DELETION_COST, Pod, read_pod, read_refusal, tell_pending
 from services.actuator.kubernetes_rivals import (
     Floor,
+    Rival,
+    bounds_of_rivals,
     highest_floor,
     read_budget,
     read_hpa,
@@ -92,7 +94,16 @@ class KubernetesView:
 
     def rivals(self) -> str:
         """Why the target must not be sized by us; empty when nobody else sizes it."""
-        return tell_rivals([*self._hpas.objects.values(), *self._scaled.objects.values()], self._spec.ref)
+        if self.sized.sizes_itself:
+            return (
+                f"{self._spec.ref} sizes itself (spec.{self.sized.sizes_itself}), and the two would fight: "
+                "turn that off, or set the job's mode to recommend"
+            )
+        return tell_rivals(self._rivals(), self._spec.ref)
+
+    def rivals_bounds(self) -> tuple[int, int | None]:
+        """Between which sizes the other autoscaler keeps the target, where that is welcome."""
+        return bounds_of_rivals(self._rivals(), self._spec.ref)
 
     def floor(self) -> Floor | None:
         """The PodDisruptionBudget that binds the most."""
@@ -148,6 +159,11 @@ class KubernetesView:
     def _see(self, sized: Sized) -> None:
         self.sized = sized
         self.roster.asked(sized.replicas)
+        if sized.rolling:
+            self.roster.rolls()
+
+    def _rivals(self) -> list[Rival | None]:
+        return [*self._hpas.objects.values(), *self._scaled.objects.values()]
 
     def _live(self) -> list[Pod]:
         return [pod for pod in self._pods.objects.values() if not pod.ended]

@@ -40,7 +40,8 @@ def _shown(found: dict[str, Any]) -> Table:
     numbers = "".join(f", {key} {n:,.4g}" for key, n in bench["numbers"].items() if n is not None)
     whole = Table.grid()
     head: dict[str, object] = {
-        "resizes": f"{limits['resizes_hour']} in the last hour, {limits['resizes_day']} in the last day",
+        "resizes": f"{_of(limits, 'hour')} in the last hour, {_of(limits, 'day')} in the last day",
+        "one resize": f"{_step(limits['step_up_max'])} up, {_step(limits['step_down_max'])} down",
         "growing": _breaker(limits["breaker_up"]),
         "shrinking": _breaker(limits["breaker_down"]),
         "standbys": f"{bench['loaded']} loaded, {bench['wanted']} wanted{numbers}",
@@ -50,6 +51,19 @@ def _shown(found: dict[str, Any]) -> Table:
     columns = ("asked (UTC)", "workers", "reason", "outcome", "times", "since (UTC)", "why", "decision")
     whole.add_row(table_of(columns, [_row(one) for one in found["actuations"]]))
     return whole
+
+
+def _of(limits: dict[str, Any], span: str) -> str:
+    """
+    >>> _of({"resizes_hour": 3, "resizes_per_hour": 360}, "hour")
+    '3 of 360'
+    """
+    most = limits[f"resizes_per_{span}"]
+    return f"{limits[f'resizes_{span}']}{'' if most is None else f' of {most}'}"
+
+
+def _step(most: int | None) -> str:
+    return "any step" if most is None else f"at most {most} workers"
 
 
 def _breaker(one: dict[str, Any]) -> str:

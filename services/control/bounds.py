@@ -25,9 +25,13 @@ class Bounded:
 
 
 def limits_of(seen: Observation, policy: Policy) -> Limits:
-    """The operator's, or what partitions and staleness leave of them."""
-    most = min([policy.limits.workers_max, *_caps(seen, policy).values()])
-    return Limits(min(policy.limits.workers_min, most), most)
+    """The operator's, or what platform, partitions and staleness leave of them.
+
+    What a pool cannot shrink below is not asked for at every tick: it stays, whatever else is allowed.
+    """
+    kept = min(seen.pool.least, seen.pool.requested)
+    most = max(kept, min([policy.limits.workers_max, *_caps(seen, policy).values()]))
+    return Limits(max(kept, min(policy.limits.workers_min, most)), most)
 
 
 def _caps(seen: Observation, policy: Policy) -> dict[Reason, int]:
@@ -39,6 +43,8 @@ def _caps(seen: Observation, policy: Policy) -> dict[Reason, int]:
         caps[Reason.AT_PARTITIONS] = partitions
     if policy.workers_unstale_max is not None:
         caps[Reason.AT_STALENESS] = policy.workers_unstale_max
+    if seen.pool.most is not None:
+        caps[Reason.AT_PLATFORM] = seen.pool.most
     return caps
 
 
@@ -135,9 +141,10 @@ def _steered(sizing: Sizing, seen: Observation, policy: Policy, *, training: int
 def _within(sizing: Sizing, limits: Limits, seen: Observation, policy: Policy) -> tuple[int, Reason | None]:
     """Within the limits, and which of them binds."""
     if sizing.workers < limits.workers_min:
-        return limits.workers_min, Reason.AT_MINIMUM
+        ours = limits.workers_min <= policy.limits.workers_min
+        return limits.workers_min, Reason.AT_MINIMUM if ours else Reason.AT_PLATFORM
     if sizing.workers > limits.workers_max:
-        if limits.workers_max == policy.limits.workers_max:
+        if limits.workers_max >= policy.limits.workers_max:
             return limits.workers_max, Reason.AT_MAXIMUM
         caps = _caps(seen, policy)
         return limits.workers_max, min(caps, key=lambda reason: caps[reason])

@@ -28,6 +28,7 @@ from services.control.types import (
     Decision,
     Observation,
     Policy,
+    PoolCapabilities,
     PoolResize,
     PoolState,
     TrafficReading,
@@ -145,9 +146,10 @@ class JobLoop:
 
     async def _observe(self, fence: int) -> Observation:
         traffic: TrafficReading = await self._ports.meter.read()
-        pool: PoolState = standing_by(await self._ports.pool.observe(), self._state.assignment)
-        gpu_type = settled_on(pool, self._state)
         able = self._ports.pool.capabilities()
+        pool = _capped(await self._ports.pool.observe(), able)
+        pool = standing_by(pool, self._state.assignment)
+        gpu_type = settled_on(pool, self._state)
         history = self._ports.meter.history()
         return Observation(
             job=self.job,
@@ -227,3 +229,10 @@ class JobLoop:
         settlement = Settlement(resize.decision_id, at.at_s, outcome, why)
         await self._ports.store.settle(self.job, settlement)
         self._unsettled = None
+
+
+def _capped(pool: PoolState, able: PoolCapabilities) -> PoolState:
+    """With the most that its kind can ever have, where that is less than what others allow it now."""
+    if able.workers_max is None or (pool.most is not None and pool.most <= able.workers_max):
+        return pool
+    return replace(pool, most=able.workers_max)

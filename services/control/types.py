@@ -96,6 +96,10 @@ class PoolState:
     """What keeps the pool from its size, in words for an operator; empty when all is well."""
     by_type: Mapping[str, int] = field(default_factory=dict)
     """What was asked for of each GPU type, where a job has a pool for each; empty where it has one pool."""
+    least: int = 0
+    """What others let it shrink to: a disruption budget, or bounds of the platform's own."""
+    most: int | None = None
+    """What others let it grow to, likewise; None is no such limit."""
 
     def towards(self, gpu_type: str) -> PoolState:
         """The same to a job that is on this type, or moves there: what it asked for elsewhere is leaving.
@@ -176,6 +180,7 @@ class PoolCapabilities:
     scale_to_zero: bool
     victims: Victims
     workers_max: int | None = None
+    """The most that it can ever have; None is no such limit."""
     standbys: bool = False
     """A worker may be there, loaded, and wait for the assignment to name it."""
     fractional_gpus: bool = False

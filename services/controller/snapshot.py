@@ -61,7 +61,7 @@ class JobSnapshot(View):
             if seen and seen.forecast
             else None,
             throughput=ThroughputView.of(seen, decision, settings) if seen and decision else None,
-            safety=SafetyView.of(decision) if decision else None,
+            safety=SafetyView.of(decision, settings.scaling.safety) if decision else None,
             workers=workers_of(status),
             quality=quality,
         )

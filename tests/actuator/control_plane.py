@@ -44,14 +44,14 @@ class PlaneRig:
     """A pool in a namespace of its own, that uses a service account with exactly our RBAC."""
 
     admin: KubernetesApi
-    kind: str
+    target: TargetSpec
+    plural: str
     namespace: str = field(default_factory=lambda: f"penstock-{uuid4().hex[:8]}")
     token: str = ""
 
     @property
     def workloads(self) -> str:
-        plural = "statefulsets" if self.kind == "StatefulSet" else "deployments"
-        return f"/apis/apps/v1/namespaces/{self.namespace}/{plural}"
+        return f"{self.target.root}/namespaces/{self.namespace}/{self.plural}"
 
     @property
     def pods(self) -> str:
@@ -59,8 +59,9 @@ class PlaneRig:
 
     async def prepare(self) -> None:
         await create(self.admin, "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        await create(self.admin, self.workloads, workload(self.kind))
-        for document in rbac(self.namespace, self.kind):
+        if self.target.ref.group == "apps":
+            await create(self.admin, self.workloads, workload(self.target.kind))
+        for document in rbac(self.namespace, self.target, self.plural):
             await create(self.admin, self._path_of(document), document)
         account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/penstock/token"
         self.token = (await create(self.admin, account, _TOKEN_REQUEST))["status"]["token"]
@@ -70,7 +71,7 @@ class PlaneRig:
         """One more controller's pool on the same target, not open yet."""
         plane = administrator()
         access = Access(plane.server, self.namespace, plane.tls, Token(lambda: (self.token, inf)))
-        return KubernetesPool("ads", KubernetesPlace(TargetSpec("ads", kind=self.kind), lambda: access))
+        return KubernetesPool("ads", KubernetesPlace(self.target, lambda: access))
 
     async def until(self, condition: Callable[[PoolState], bool], what: str) -> PoolState:
         return await until(self.pool, condition, what, within_s=_WITHIN_S)
@@ -83,7 +84,8 @@ class PlaneRig:
         await self.admin.patch(f"{self.workloads}/ads/scale", {"spec": {"replicas": replicas}})
 
     async def clear(self) -> None:
-        await self.scale_by_hand(0)
+        if self.target.ref.group == "apps":
+            await self.scale_by_hand(0)
         await delete(self.admin, f"{self.workloads}/ads")
         await delete(self.admin, self.pods)  # now: a pod that is slow to go keeps its GPU from the next test
         await delete(self.admin, f"/api/v1/namespaces/{self.namespace}")
@@ -94,29 +96,33 @@ class PlaneRig:
         return f"{root}/namespaces/{self.namespace}/{document['kind'].lower()}s"
 
 
-def workload(kind: str) -> dict[str, Any]:
-    """Pods of one GPU each, none wanted yet."""
-    labels = {"app": "ads"}
+def pod_template(labels: dict[str, str]) -> dict[str, Any]:
+    """Pods of one GPU each."""
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     container = {"name": "worker", "image": "penstock", "resources": limits}
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
+    }
+
+
+def workload(kind: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """A Deployment or StatefulSet of which no pod is wanted yet."""
+    labels = labels or {"app": "ads"}
     spec: dict[str, Any] = {
         "replicas": 0,
         "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
-        },
+        "template": pod_template(labels),
     }
     if kind == "StatefulSet":
         spec |= {"serviceName": "ads", "podManagementPolicy": "Parallel"}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "ads"}, "spec": spec}
 
 
-def rbac(namespace: str, kind: str) -> list[dict[str, Any]]:
+def rbac(namespace: str, target: TargetSpec, plural: str) -> list[dict[str, Any]]:
     """The shipped file, for this namespace and kind."""
     text = RBAC.read_text(encoding="utf-8").replace("namespace: train", f"namespace: {namespace}")
-    if kind == "StatefulSet":
-        text = text.replace("[deployments", "[statefulsets")
+    text = text.replace("[deployments", f"[{plural}").replace("[apps]", f"[{target.ref.group}]")
     return list(yaml.safe_load_all(text))
 
 
@@ -124,9 +130,9 @@ async def create(api: KubernetesApi, path: str, body: Mapping[str, Any]) -> Obje
     return await api._ask("POST", path, body=body)
 
 
-async def delete(api: KubernetesApi, path: str) -> None:
+async def delete(api: KubernetesApi, path: str, *, grace_s: int = 0) -> None:
     try:
-        await api._ask("DELETE", path, body={"gracePeriodSeconds": 0})
+        await api._ask("DELETE", path, body={"gracePeriodSeconds": grace_s})
     except (NotThere, Conflict):
         return
 
@@ -134,12 +140,18 @@ async def delete(api: KubernetesApi, path: str) -> None:
 @asynccontextmanager
 async def plane_rig(kind: str = "Deployment") -> AsyncIterator[PlaneRig]:
     """A rig with a target of no pods and its pool open, and nothing left of it afterwards."""
+    async with prepared_rig(TargetSpec("ads", kind=kind), f"{kind.lower()}s") as rig, rig.pool:
+        yield rig
+
+
+@asynccontextmanager
+async def prepared_rig(target: TargetSpec, plural: str) -> AsyncIterator[PlaneRig]:
+    """The same with its pool not open yet: a custom target is made by whoever uses it."""
     admin = KubernetesApi(administrator())
-    rig = PlaneRig(admin, kind)
+    rig = PlaneRig(admin, target, plural)
     try:
         await rig.prepare()
-        async with rig.pool:
-            yield rig
+        yield rig
     finally:
         await rig.clear()
         await admin.close()

@@ -17,6 +17,7 @@ from tests.actuator.kubernetes_store import Event, Refused, Store, Thing, merged
 _KINDS = {
     "/apis/apps/v1": [("deployments", "Deployment"), ("statefulsets", "StatefulSet")],
     "/apis/ray.io/v1": [("rayclusters", "RayCluster")],
+    "/apis/jobset.x-k8s.io/v1alpha2": [("jobsets", "JobSet")],
 }
 _COLLECTION = re.compile(
     r"^(?P<collection>/apis?/.*?namespaces/[^/]+/[^/]+)(/(?P<name>[^/]+))?(/(?P<sub>scale))?$"

@@ -98,7 +98,7 @@ def merged(thing: Any, patch: Any) -> Any:
 
 
 def pointed(thing: Thing, operations: list[Thing]) -> Thing:
-    """RFC 6902, `replace` alone."""
+    """RFC 6902, `add` and `replace` of a member alone."""
     result = copy.deepcopy(thing)
     for operation in operations:
         *way, last = operation["path"].split("/")[1:]

@@ -17,18 +17,24 @@ import pytest
 from services.actuator.keda_pool import KedaPool
 from services.actuator.keda_scaler import KedaScaler
 from services.actuator.keda_server import ScalerTls, ScalerUnavailable, serve_scaler
+from services.actuator.kubernetes_target import TargetSpec
 from services.actuator.wish import MemoryWishes, Wish
 from services.control.errors import Fenced, StateUnavailable
 from services.control.types import Victims
 from services.controller.scaler import scaler_served
-from services.settings.root import KedaSettings
-from tests.actuator.clusters import ClusterRig, cluster_rig
-from tests.actuator.kubernetes_controllers import NAMESPACE
+from services.settings.root import KedaSettings, RedisSettings
+from services.store.connect import connect
+from services.store.keys import Keys
+from services.store.wishes import RedisWishes
+from tests.actuator.clusters import ClusterRig, cluster_rig, workload
+from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE
+from tests.actuator.kubernetes_server import api_server
 from tests.actuator.rigs import ask
 
 grpc = pytest.importorskip("grpc", reason="needs grpcio: pip install 'penstock[keda]'")
 pytest.importorskip("grpc_tools", reason="needs grpcio-tools")
 
+SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
 SESAME = "open sesame"
 PROTO = Path(__file__).parents[2] / "deploy" / "keda" / "externalscaler.proto"
 
@@ -153,10 +159,9 @@ async def test_the_secret_is_asked_for(generated: tuple[Any, Any]) -> None:
             assert code is grpc.StatusCode.UNAUTHENTICATED
 
 
-@pytest.fixture
-def tls(tmp_path: Path) -> ScalerTls:
-    """A certificate for localhost, signed by itself."""
-    made = ScalerTls(tmp_path / "certificate.pem", tmp_path / "key.pem")
+def certificate(directory: Path, name: str) -> ScalerTls:
+    """For localhost, signed by itself."""
+    made = ScalerTls(directory / f"{name}.pem", directory / f"{name}-key.pem")
     request = (
         "openssl",
         "req",
@@ -173,6 +178,11 @@ def tls(tmp_path: Path) -> ScalerTls:
     return made
 
 
+@pytest.fixture
+def tls(tmp_path: Path) -> ScalerTls:
+    return certificate(tmp_path, "scaler")
+
+
 async def test_it_is_served_with_tls(generated: tuple[Any, Any], tls: ScalerTls) -> None:
     wishes = MemoryWishes()
     await wishes.publish("ads", ask(2))
@@ -180,6 +190,49 @@ async def test_it_is_served_with_tls(generated: tuple[Any, Any], tls: ScalerTls)
         trusted = grpc.ssl_channel_credentials(tls.certificate.read_bytes())
         async with grpc.aio.secure_channel(f"localhost:{port}", trusted) as channel:
             assert await Asking(generated, channel).size() == 2.0
+
+
+async def test_with_a_client_authority_only_its_clients_are_answered(
+    generated: tuple[Any, Any], tls: ScalerTls, tmp_path: Path
+) -> None:
+    known, stranger = (certificate(tmp_path, name) for name in ("keda", "stranger"))
+    wishes = MemoryWishes()
+    await wishes.publish("ads", ask(2))
+
+    def credentials(client: ScalerTls | None) -> Any:
+        own = () if client is None else (client.key.read_bytes(), client.certificate.read_bytes())
+        return grpc.ssl_channel_credentials(tls.certificate.read_bytes(), *own)
+
+    mutual = replace(tls, client_ca=known.certificate)
+    async with serve_scaler(KedaScaler(wishes), "localhost:0", mutual) as port:
+        async with grpc.aio.secure_channel(f"localhost:{port}", credentials(known)) as channel:
+            assert await Asking(generated, channel).size() == 2.0
+        for refused in (stranger, None):
+            async with grpc.aio.secure_channel(f"localhost:{port}", credentials(refused)) as channel:
+                code, _ = await Asking(generated, channel).refusal()
+                assert code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_any_replica_answers_with_what_the_leader_published(
+    generated: tuple[Any, Any], redis_url: str
+) -> None:
+    leader, follower = (connect(RedisSettings(url=redis_url)) for _ in range(2))
+    try:
+        async with asking(generated, RedisWishes(follower, Keys("test"))) as keda:
+            code, _ = await keda.refusal()
+            assert code is grpc.StatusCode.UNAVAILABLE, "before the first decision"
+            await RedisWishes(leader, Keys("test")).publish("ads", ask(0))
+            stream = keda.stub.StreamIsActive(keda.ref())
+            assert not (await asyncio.wait_for(stream.read(), 20)).result
+
+            await RedisWishes(leader, Keys("test")).publish("ads", ask(4))
+
+            assert (await asyncio.wait_for(stream.read(), 20)).result
+            assert await keda.size() == 4.0
+            stream.cancel()
+    finally:
+        await leader.aclose()
+        await follower.aclose()
 
 
 async def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
@@ -208,3 +261,17 @@ async def test_a_resize_is_a_wish_and_the_pods_are_read_from_kubernetes() -> Non
         assert state.trouble.startswith("no ScaledObject sizes Deployment ads")
         with pytest.raises(Fenced):
             await pool.resize(ask(5, fence=1))
+
+
+async def test_the_bounds_of_the_scaled_object_are_those_of_the_pool() -> None:
+    """What KEDA would not carry out is not planned."""
+    async with api_server() as server:
+        server.keda = True
+        server.store.put(DEPLOYMENTS, workload("ads"))
+        spec = {"scaleTargetRef": {"name": "ads"}, "minReplicaCount": 2, "maxReplicaCount": 12}
+        server.store.put(SCALED_OBJECTS, {"metadata": {"name": "ads"}, "spec": spec})
+        rig = ClusterRig(server, TargetSpec("ads"))
+        async with keda_pool(rig, MemoryWishes()) as pool:
+            state = await pool.observe()
+
+            assert (state.least, state.most, state.trouble) == (2, 12, "")

@@ -13,7 +13,7 @@ import pytest
 
 from services.actuator.kubernetes_api import KubernetesApi
 from services.control.errors import PoolUnavailable, Rejected
-from services.control.types import WorkerPhase
+from services.control.types import PoolState, WorkerPhase
 from tests.actuator.control_plane import PlaneRig, administrator, create, delete, lacking, plane_rig
 from tests.actuator.rigs import ask, ids, settled, until
 from tests.waiting import eventually_async
@@ -74,6 +74,22 @@ async def test_a_concurrent_kubectl_scale_ends_at_one_size_and_ours_when_asked_a
 
     state = await rig.until(settled(5), "five ready workers")
     assert state.trouble == ""
+
+
+async def test_a_resize_beside_a_rollout_ends_at_the_right_size_and_loses_nobody(rig: PlaneRig) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    await rig.admin.patch(f"{rig.workloads}/ads", {"spec": {"strategy": strategy}})
+    await rig.pool.resize(ask(4))
+    before = ids(await rig.until(settled(4), "four ready workers"), WorkerPhase.READY)
+
+    def renewed(state: PoolState) -> bool:
+        return settled(6)(state) and before.isdisjoint(ids(state, WorkerPhase.READY))
+
+    template = {"metadata": {"annotations": {"version": "2"}}}
+    await rig.admin.patch(f"{rig.workloads}/ads", {"spec": {"template": template}})
+    await rig.pool.resize(ask(6))
+
+    assert (await rig.until(renewed, "six of the new version")).failures == 0
 
 
 async def test_of_two_controllers_that_ask_at_once_the_newer_wins(rig: PlaneRig) -> None:

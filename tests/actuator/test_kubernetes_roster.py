@@ -111,6 +111,22 @@ def test_pods_that_a_rollout_replaces_are_no_losses() -> None:
     assert world.roster.failures(rolling=True) == 0
 
 
+def test_the_last_pod_that_a_rollout_replaced_is_no_loss_though_it_is_judged_after_it() -> None:
+    world = World()
+    world.roster.asked(2)
+    world.settle(2)
+    world.roster.rolls()
+    world.at_s += 0.2
+    world.leave()
+    world.start()
+
+    assert world.failures() == 0
+    world.at_s += 10.0
+    world.leave()
+    world.start()
+    assert world.failures() == 1, "one that goes long after it is"
+
+
 def test_a_lead_time_counts_from_the_size_that_asked_for_the_pod() -> None:
     world = World()
     world.roster.asked(1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -10,13 +12,14 @@ from services.actuator.kubernetes_target import TargetSpec
 from services.control.errors import PoolUnavailable, Rejected
 from services.control.types import Victims, WorkerPhase
 from tests.actuator.clusters import HPAS, ClusterRig, cluster_rig, workload
-from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE
+from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE, PODS
 from tests.actuator.kubernetes_server import api_server
 from tests.actuator.rigs import ask, ids, refusal, settled
 from tests.waiting import eventually_async
 
 SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
+JOB_SETS = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"
 RAY_CLUSTERS = f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayclusters"
 
 
@@ -55,19 +58,87 @@ async def test_a_lost_pod_of_a_stateful_set_is_counted_though_its_name_comes_bac
     assert ids(state, WorkerPhase.READY) == {"ads-0", "ads-1"}
 
 
-async def test_a_kind_without_scale_is_sized_by_a_patch() -> None:
+def a_ray_cluster(**spec: object) -> dict[str, Any]:
+    """Of one worker group, whose operator keeps it between one and six."""
+    group = {"replicas": 3, "minReplicas": 1, "maxReplicas": 6}
+    return {"metadata": {"name": "ads"}, "spec": {"workerGroupSpecs": [group], **spec}}
+
+
+@asynccontextmanager
+async def ray_rig(cluster: dict[str, Any]) -> AsyncIterator[ClusterRig]:
+    """Its operator's three pods are there."""
     async with api_server() as server:
-        groups = [{"replicas": 1}]
-        server.store.put(RAY_CLUSTERS, {"metadata": {"name": "ads"}, "spec": {"workerGroupSpecs": groups}})
-        rig = ClusterRig(
-            server, TargetSpec("ads", "ray.io/v1", "RayCluster", "/spec/workerGroupSpecs/0/replicas", "a=b")
-        )
+        server.store.put(RAY_CLUSTERS, cluster)
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        for number in range(3):
+            metadata = {"name": f"ads-x{number}", "namespace": NAMESPACE, "labels": {"a": "b"}}
+            server.store.put(PODS, {"metadata": metadata, "spec": {"nodeName": "gpu-1"}, "status": ready})
+        path = "/spec/workerGroupSpecs/0/replicas"
+        rig = ClusterRig(server, TargetSpec("ads", "ray.io/v1", "RayCluster", path, "a=b"))
         async with rig.pool:
+            yield rig
+
+
+def group_of(rig: ClusterRig) -> dict[str, Any]:
+    (group,) = rig.server.store.get(RAY_CLUSTERS, "ads")["spec"]["workerGroupSpecs"]
+    return dict(group)
+
+
+async def test_a_kind_without_scale_is_sized_by_a_patch() -> None:
+    async with ray_rig(a_ray_cluster()) as rig:
+        await rig.pool.resize(ask(4))
+
+        assert (await rig.pool.observe()).requested == 4
+        assert group_of(rig)["replicas"] == 4
+
+
+async def test_who_leaves_a_ray_clusters_group_is_named_with_its_size_and_forgotten_when_it_grows() -> None:
+    async with ray_rig(a_ray_cluster()) as rig:
+        assert rig.pool.capabilities().victims is Victims.ANY
+        await rig.pool.resize(ask(2, remove=("ads-x0",)))
+        shrunk = group_of(rig)
+        await rig.pool.resize(ask(4, fence=2))
+
+        assert (shrunk["replicas"], shrunk["scaleStrategy"]) == (2, {"workersToDelete": ["ads-x0"]})
+        assert group_of(rig)["scaleStrategy"] == {"workersToDelete": []}
+        assert not [one for one in rig.server.writes() if PODS in one], "its pods are not marked"
+
+
+async def test_the_bounds_of_a_ray_clusters_group_are_heeded_and_told() -> None:
+    async with ray_rig(a_ray_cluster()) as rig:
+        state = await rig.pool.observe()
+        assert (state.least, state.most) == (1, 6)
+
+        await rig.pool.resize(ask(9))
+
+        assert group_of(rig)["replicas"] == 6
+        told = (await rig.pool.observe()).trouble
+        assert "RayCluster ads itself allows 6 replicas where 9 were asked for" in told
+
+
+async def test_a_ray_cluster_that_sizes_itself_is_refused() -> None:
+    async with ray_rig(a_ray_cluster(enableInTreeAutoscaling=True)) as rig:
+        with pytest.raises(Rejected, match=r"RayCluster ads sizes itself \(spec.enableInTreeAutoscaling\)"):
             await rig.pool.resize(ask(4))
 
-            assert (await rig.pool.observe()).requested == 4
+        assert group_of(rig)["replicas"] == 3
+
+
+async def test_an_elastic_job_set_gets_as_many_completions_as_parallelism() -> None:
+    job = {"parallelism": 2, "completions": 2, "completionMode": "Indexed"}
+    replicated = [{"name": "workers", "replicas": 1, "template": {"spec": job}}]
+    async with api_server() as server:
+        server.store.put(JOB_SETS, {"metadata": {"name": "ads"}, "spec": {"replicatedJobs": replicated}})
+        path = "/spec/replicatedJobs/0/template/spec/parallelism"
+        rig = ClusterRig(server, TargetSpec("ads", "jobset.x-k8s.io/v1alpha2", "JobSet", path, "a=b"))
+        async with rig.pool:
+            await rig.pool.resize(ask(5))
+
+            state = await rig.pool.observe()
+            assert (state.requested, state.least) == (5, 1)
             assert rig.pool.capabilities().victims is Victims.NONE
-        assert server.store.get(RAY_CLUSTERS, "ads")["spec"]["workerGroupSpecs"] == [{"replicas": 4}]
+        (sized,) = server.store.get(JOB_SETS, "ads")["spec"]["replicatedJobs"]
+        assert sized["template"]["spec"] == {**job, "parallelism": 5, "completions": 5}
 
 
 async def test_a_kind_without_scale_asks_for_the_way_to_its_size() -> None:
@@ -119,6 +190,7 @@ async def test_a_disruption_budget_is_a_floor_and_a_percentage_is_none() -> None
             server.store.put(BUDGETS, {"metadata": {"name": name}, "spec": spec})
         rig = ClusterRig(server, TargetSpec("ads"))
         async with rig.pool:
+            assert (await rig.pool.observe()).least == 3
             await rig.pool.resize(ask(1))
             assert rig.replicas == 3
             told = (await rig.pool.observe()).trouble

@@ -81,7 +81,13 @@ def test_safety_shows_limits_standbys_and_the_trail(shell: Shell) -> None:
     told = shell.json("job", "safety", "clicks", "--limit", "5")
 
     assert shown.exit_code == 0, shown.output
-    for words in ("in the last hour", "breaker closed", "0 loaded, 0 wanted", "outcome"):
+    for words in (
+        "of 360 in the last hour",
+        "any step up",
+        "breaker closed",
+        "0 loaded, 0 wanted",
+        "outcome",
+    ):
         assert words in shown.stdout
     assert told["standbys"] == {"wanted": 0, "loaded": 0, "numbers": {}}
     (resize,) = told["actuations"]

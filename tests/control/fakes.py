@@ -99,6 +99,7 @@ class FakePool:
     failure: BaseException | None = None
     done_but_unheard: BaseException | None = None
     newest_fence: int = 0
+    able: PoolCapabilities = field(default_factory=lambda: PoolCapabilities(True, True, Victims.ANY))
 
     async def observe(self) -> PoolState:
         return a_pool(self.requested)
@@ -115,7 +116,7 @@ class FakePool:
             raise self.done_but_unheard
 
     def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=Victims.ANY)
+        return self.able
 
 
 @dataclass

@@ -23,6 +23,8 @@ from services.control.types import (
 )
 from tests.control.worlds import a_policy, a_pool, an_observation
 
+QUICK = {"settle_s": 0.0, "utilisation": 1.0}
+
 
 def test_the_pool_is_sized_for_the_traffic_that_is_coming() -> None:
     decision = decide(an_observation(rate=100, coming=450), ControlState(planned=1), a_policy())
@@ -180,6 +182,44 @@ def test_an_override_is_held_to_the_staleness_allowed() -> None:
 
     assert decision.planned == 6
     assert Reason.AT_STALENESS in decision.notes
+
+
+def test_what_the_platform_takes_bounds_the_pool_and_is_named() -> None:
+    full = replace(a_pool(4), most=4)
+
+    decision = decide(an_observation(rate=900, pool=full), ControlState(), a_policy(options=QUICK))
+
+    assert (decision.planned, decision.resize) == (4, None)
+    assert Reason.AT_PLATFORM in decision.notes
+
+
+@pytest.mark.parametrize("rule", ["penstock", "reactive"])
+@pytest.mark.parametrize("workers_max", [10, 2])
+def test_a_pool_is_not_asked_to_shrink_below_what_others_keep(rule: str, workers_max: int) -> None:
+    """Not even to its own maximum: it would be asked at every tick, and never be done."""
+    policy = a_policy(rule=rule, options=QUICK, workers_max=workers_max)
+
+    decision = decide(an_observation(rate=50, pool=replace(a_pool(3), least=3)), ControlState(), policy)
+
+    assert (decision.planned, decision.resize) == (3, None)
+
+
+def test_who_overrides_what_others_keep_is_told_what_binds() -> None:
+    policy = replace(a_policy(), override=Override(1, until_s=2000.0))
+
+    decision = decide(an_observation(pool=replace(a_pool(3), least=3)), ControlState(), policy)
+
+    assert (decision.planned, decision.reason) == (3, Reason.OVERRIDE)
+    assert Reason.AT_PLATFORM in decision.notes
+
+
+def test_what_others_keep_does_not_make_a_pool_grow() -> None:
+    """A disruption budget of more pods than there are is somebody's mistake, not a wish for more."""
+    budgeted = replace(a_pool(1), least=8)
+
+    decision = decide(an_observation(rate=50, pool=budgeted), ControlState(), a_policy(options=QUICK))
+
+    assert (decision.planned, decision.resize) == (1, None)
 
 
 def test_traffic_beyond_the_maximum_says_which_limit_binds() -> None:

@@ -64,6 +64,17 @@ async def test_a_tick_resizes_the_pool_for_the_traffic(world: World) -> None:
     assert world.pool.asked[0].decision_id == world.store.log[0].id
 
 
+async def test_more_than_a_kind_of_pool_can_have_is_not_asked_for(world: World) -> None:
+    world.meter.rate = 450
+    world.pool.able = replace(world.pool.able, workers_max=3)
+
+    tick = await world.controller().tick()
+
+    assert [request.workers for request in world.pool.asked] == [3]
+    assert tick.decision is not None
+    assert Reason.AT_PLATFORM in tick.decision.notes
+
+
 async def test_nothing_is_asked_twice(world: World) -> None:
     world.meter.rate = 450
     loop = world.controller()

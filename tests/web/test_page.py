@@ -420,7 +420,7 @@ def test_resizes_are_shown_with_what_became_of_them(page: Page, served: Served) 
     visit(page, served, "clicks")
 
     card = page.get_by_role("region", name="Resizes")
-    expect(card).to_contain_text("1 within the hour")
+    expect(card).to_contain_text("1 of 360 within the hour, 1 of 2,000 within the day.")
     expect(card.locator(".trail li")).to_have_count(1)
     expect(card.locator(".trail li")).to_contain_text("2 → ")
     expect(card.locator(".trail li")).to_contain_text("asked")

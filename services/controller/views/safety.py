@@ -8,6 +8,7 @@ from services.control.actuation import Outcome
 from services.control.breaker import Breaker, BreakerPhase
 from services.control.types import Decision, Reason
 from services.controller.views.view import View
+from services.settings.safety import SafetySettings
 
 
 class BreakerView(View):
@@ -36,14 +37,24 @@ class SafetyView(View):
     resizes_day: int
     breaker_up: BreakerView
     breaker_down: BreakerView
+    resizes_per_hour: int | None = None
+    """The most that is allowed; null is no limit, as below."""
+    resizes_per_day: int | None = None
+    step_up_max: int | None = None
+    """Workers that one resize may add."""
+    step_down_max: int | None = None
 
     @classmethod
-    def of(cls, decision: Decision) -> Self:
+    def of(cls, decision: Decision, allowed: SafetySettings) -> Self:
         """As of the latest decision, its own resize included."""
         safety, now_s = decision.state.safety, decision.at_s
         return cls(
             resizes_hour=safety.hour.at(now_s),
             resizes_day=safety.day.at(now_s),
+            resizes_per_hour=allowed.resizes_per_hour,
+            resizes_per_day=allowed.resizes_per_day,
+            step_up_max=allowed.step_up_max,
+            step_down_max=allowed.step_down_max,
             breaker_up=BreakerView.of(safety.up, now_s),
             breaker_down=BreakerView.of(safety.down, now_s),
         )

@@ -91,6 +91,8 @@ def _bottleneck(seen: Observation, decision: Decision, settings: JobSettings) ->
         Reason.AT_STALENESS: f"staleness: {settings.workers_unstale_max} workers keep gradients fresh enough",
         Reason.AT_MAXIMUM: f"workers_max: {settings.scaling.workers_max} workers is the most allowed",
     }
+    if seen.pool.most is not None and decision.planned >= seen.pool.most:
+        bounds[Reason.AT_PLATFORM] = f"the platform: it takes {seen.pool.most} workers at most"
     for reason, said in bounds.items():
         if reason in decision.notes:
             return said
