@@ -21,6 +21,7 @@ from contextlib import ExitStack
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.servers.kafka import (
     KINDS,
@@ -36,6 +37,10 @@ from tests.servers.kafka import (
 from tests.servers.redis import RedisChoice, RedisUnderTest, choose_redis, start_redis
 
 pytest_plugins = ("pytester", "tests.servers.skips")
+
+# Properties are not timed: a busy machine is no counterexample.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 _KAFKA = pytest.StashKey[KafkaChoice]()
 _REDIS = pytest.StashKey[RedisChoice]()
