@@ -136,6 +136,7 @@ def _numbers(plan: Plan, known: PlannerMemory, price: float, target: float) -> d
         "late_share_week": known.budget.late_share(target),
         "late_share_target": target,
         "trust_in_forecast": known.scores.trust,
+        "workers": choice.best.workers,
         "cost": choice.best.cost,
         "late_share": choice.best.late_share,
         "late_share_least": choice.late_share_least,
@@ -143,7 +144,11 @@ def _numbers(plan: Plan, known: PlannerMemory, price: float, target: float) -> d
     others = (("one_fewer", choice.fewer), ("one_more", choice.more), ("as_it_is", choice.stay))
     for name, other in others:
         if other is not None:
-            numbers |= {f"cost_{name}": other.cost, f"late_share_{name}": other.late_share}
+            numbers |= {
+                f"workers_{name}": other.workers,
+                f"cost_{name}": other.cost,
+                f"late_share_{name}": other.late_share,
+            }
     for name, factor in (("one_fewer", choice.factor_fewer), ("one_more", choice.factor_more)):
         if factor is not None:
             numbers[f"traffic_factor_{name}"] = factor

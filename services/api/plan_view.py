@@ -31,6 +31,8 @@ class Candidate(View):
     """A size that the planner rolled through the futures, and what it foresaw of it."""
 
     size: Literal["chosen", "next_smaller", "next_larger", "as_it_is"]
+    workers: int | None
+    """Null in a decision of an earlier release."""
     cost_worker_s: float | None
     """GPU time, lateness at its price and resizes over the horizon, in worker-seconds."""
     late_share: float | None
@@ -70,6 +72,7 @@ class PlanView(DecisionView):
             candidates=[
                 Candidate(
                     size=size,
+                    workers=_whole(plan.numbers.get(f"workers{end}")),
                     cost_worker_s=plan.numbers[f"cost{end}"],
                     late_share=plan.numbers[f"late_share{end}"],
                 )
@@ -99,6 +102,10 @@ def _alternatives(plan: DecisionView, seen: JobSnapshot, job: JobSettings) -> li
         )
         for workers in range(lowest, highest + 1)
     ]
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else round(number)
 
 
 def _over(rate: float, capacity: float) -> float:

@@ -213,9 +213,11 @@ def _plan(d: dict[str, Any]) -> Table:
     whole.add_row("")
     whole.add_row(table_of(("workers", "can train/s", "load now", "load at peak", "backlog gone in s"), rows))
     if d["candidates"]:
-        weighed = [(c["size"], c["cost_worker_s"], share(c["late_share"])) for c in d["candidates"]]
+        weighed = [
+            (c["size"], c["workers"], c["cost_worker_s"], share(c["late_share"])) for c in d["candidates"]
+        ]
         whole.add_row("")
-        whole.add_row(table_of(("weighed", "cost in worker-s", "late"), weighed))
+        whole.add_row(table_of(("weighed", "workers", "cost in worker-s", "late"), weighed))
     return whole
 
 

@@ -17,6 +17,7 @@ from services.settings import JobSettings
 
 JOB = JobSettings(topic="clicks")
 WEIGHED: dict[str, Any] = {
+    "workers": 5, "workers_one_fewer": 4, "workers_one_more": 7, "workers_as_it_is": 4,
     "cost": 900.0, "late_share": 0.004, "cost_one_fewer": 1100.0, "late_share_one_fewer": 0.02,
     "cost_one_more": 960.0, "late_share_one_more": 0.001, "cost_as_it_is": 1100.0,
     "late_share_as_it_is": 0.02, "traffic_factor_one_more": 1.15, "traffic_factor_one_fewer": 1 / 1.4,
@@ -64,10 +65,10 @@ def test_what_was_weighed_is_shown_with_cost_and_lateness() -> None:
 
     plan = PlanView.of_snapshot(a_decision(**WEIGHED), seen, JOB)
 
-    weighed = {c.size: (c.cost_worker_s, c.late_share) for c in plan.candidates}
+    weighed = {c.size: (c.workers, c.cost_worker_s, c.late_share) for c in plan.candidates}
     assert weighed == {
-        "chosen": (900.0, 0.004),
-        "next_smaller": (1100.0, 0.02),
-        "next_larger": (960.0, 0.001),
-        "as_it_is": (1100.0, 0.02),
+        "chosen": (5, 900.0, 0.004),
+        "next_smaller": (4, 1100.0, 0.02),
+        "next_larger": (7, 960.0, 0.001),
+        "as_it_is": (4, 1100.0, 0.02),
     }

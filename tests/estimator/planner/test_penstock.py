@@ -275,6 +275,7 @@ def test_it_explains_itself() -> None:
         "late_share", "cost_one_fewer", "late_share_one_fewer", "cost_one_more", "late_share_one_more",
         "cost_as_it_is", "late_share_least", "traffic_factor_one_more",
     } <= numbers.keys()  # fmt: skip
+    assert numbers["workers_one_fewer"] < numbers["workers"] < numbers["workers_one_more"]
     assert numbers["cost"] <= min(numbers["cost_one_fewer"], numbers["cost_one_more"])
     assert numbers["late_share_one_fewer"] >= numbers["late_share"] >= numbers["late_share_one_more"]
 
