@@ -11,7 +11,7 @@ _IF: dict[Reason, str] = {
     Reason.AT_MAXIMUM: "A higher workers_max.",
     Reason.AT_PARTITIONS: "More partitions, or leases, with which workers may outnumber partitions.",
     Reason.AT_STALENESS: "A higher staleness_batches_max, or a lower worker.staleness.",
-    Reason.AT_PLATFORM: "Another bound of the platform: a disruption budget, or the resource's own minimum or maximum.",
+    Reason.AT_PLATFORM: "Another disruption budget, or other bounds of the platform's own.",
     Reason.AT_STEP: "Time: the rest follows with the next plans. Or a higher step limit.",
     Reason.RESIZE_BUDGET: "Time, until fewer resizes lie within the last day. Or a higher budget.",
     Reason.RESIZE_RATE: "Time, until fewer resizes lie within the last hour. Or a higher limit.",
