@@ -60,9 +60,10 @@ def _whole(port: int) -> bool:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home: Path = tmp_path_factory.mktemp("cluster")
-    (port,) = free_ports(1)
+    port, bus = free_ports(2)  # a bus of its own choice is 10,000 further on, which need not be a port
     command = [str(find_server()), "--port", str(port), "--cluster-enabled", "yes", "--save", ""]
-    process = GuardedProcess([*command, "--dir", str(home)], log=home / "server.log")
+    command += ["--cluster-port", str(bus), "--dir", str(home)]
+    process = GuardedProcess(command, log=home / "server.log")
     process.start()
     try:
         eventually(lambda: _whole(port), within_s=120, what="a cluster of one node")
