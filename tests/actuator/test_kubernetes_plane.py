@@ -77,7 +77,8 @@ async def test_a_concurrent_kubectl_scale_ends_at_one_size_and_ours_when_asked_a
 
 
 async def test_a_resize_beside_a_rollout_ends_at_the_right_size_and_loses_nobody(rig: PlaneRig) -> None:
-    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    # All at once: where each pod takes a minute to be ready, one by one would take ten.
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 0}}
     await rig.admin.patch(f"{rig.workloads}/ads", {"spec": {"strategy": strategy}})
     await rig.pool.resize(ask(4))
     before = ids(await rig.until(settled(4), "four ready workers"), WorkerPhase.READY)
