@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from services.cli.forecast import duration_s
 from services.samples.interactions import Interactions, LogInvalid
@@ -40,7 +42,11 @@ def freshness(
     try:
         late_s = [0.0 if text.strip() == "0" else duration_s(text.strip()) for text in delays.split(",")]
         log = Interactions.read(samples, numeric=numeric or [])
-        found = auc_by_lateness(log.samples, late_s)
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("playing the log", total=1.0)
+            found = auc_by_lateness(
+                log.samples, late_s, tell=lambda share: progress.update(task, completed=share)
+            )
     except (LogInvalid, ValueError) as error:
         typer.echo(f"penstock freshness: {error}", err=True)
         raise typer.Exit(2) from error

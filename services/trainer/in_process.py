@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -86,9 +86,16 @@ class LateAuc:
     auc: float
 
 
-def auc_by_lateness(samples: Samples, delays_s: Sequence[float], *, dim: int = 8) -> list[LateAuc]:
+def auc_by_lateness(
+    samples: Samples,
+    delays_s: Sequence[float],
+    *,
+    dim: int = 8,
+    tell: Callable[[float], None] = lambda _: None,
+) -> list[LateAuc]:
     """AUC over the second half of a log in time order, for each delay: the price of training late.
 
+    `tell` hears which share of the work is done.
     Raises ValueError when the log is shorter than a delay, or its second half has labels of one kind only.
     """
     shape = NetShape(samples.shape, dim=dim)
@@ -103,8 +110,12 @@ def auc_by_lateness(samples: Samples, delays_s: Sequence[float], *, dim: int = 8
     parts = [samples.taken(np.arange(start, min(start + BATCH, len(samples)))) for start in starts]
     batches = [(float(part.at_s[-1]), part) for part in parts]
     found = []
-    for late_s in delays_s:
-        chances = np.concatenate(list(trained_late(InProcessModel(shape), batches, late_s)))
+    for place, late_s in enumerate(delays_s):
+        said = []
+        for done, chances_of_batch in enumerate(trained_late(InProcessModel(shape), batches, late_s), 1):
+            said.append(chances_of_batch)
+            tell((place + done / len(batches)) / len(delays_s))
+        chances = np.concatenate(said)
         told = auc(samples.labels[half:], chances[half:])
         if told is None:
             raise ValueError("the second half of the log has labels of one kind only: no AUC can be told")

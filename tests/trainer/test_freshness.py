@@ -15,7 +15,7 @@ from services.samples.interactions import Interactions, LogInvalid
 from services.samples.json_form import id_of
 from services.traffic.clicks import ClickMaker
 from services.traffic.replayed import ReplayedSamples
-from services.trainer.in_process import InProcessModel, LateAuc, delay_that_costs
+from services.trainer.in_process import InProcessModel, LateAuc, auc_by_lateness, delay_that_costs
 from services.trainer.net import NetShape
 
 
@@ -144,3 +144,14 @@ def test_the_promise_that_keeps_a_loss_is_found_where_the_curve_first_falls_so_l
     assert delay_that_costs(0.005, curve) == pytest.approx(30.0)
     assert delay_that_costs(0.0, curve) == 0.0
     assert delay_that_costs(0.2, curve) is None
+
+
+def test_progress_is_told_up_to_the_end() -> None:
+    samples = ClickMaker().draw(4000, at_s=0.0, simulated_s=0.0).samples
+    samples.at_s[:] = np.arange(4000.0)
+    told: list[float] = []
+    auc_by_lateness(samples, [0.0, 5.0], tell=told.append)
+
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    assert len(told) > 2
