@@ -24,7 +24,9 @@ from services.stream.topic import Topic
 
 _BEATS: Final = 4
 """Heartbeats in a lease's time-to-live: one or two may be lost."""
-_LAST_COMMIT_S: Final = 2.0
+LAST_COMMIT_S: Final = 12.0
+"""Waited for the turn to commit when leaving: longer than the turn of a worker that was killed at it lasts, or
+the last to leave would leave the group behind what is trained."""
 
 
 class SampleStream(Iterator[Batch]):
@@ -123,7 +125,7 @@ class SampleStream(Iterator[Batch]):
         self._ended.set()
         for thread in self._around:
             thread.join()
-        self._committer.commit_last(within_s=_LAST_COMMIT_S)
+        self._committer.commit_last(within_s=LAST_COMMIT_S)
 
     def _thread(self, name: str, task: Callable[[], None]) -> Thread:
         return Thread(target=self._guard, args=(task,), name=f"stream-{name}", daemon=True)
