@@ -25,7 +25,7 @@ from services.stream.topic import Topic
 _BEATS: Final = 4
 """Heartbeats in a lease's time-to-live: one or two may be lost."""
 LAST_COMMIT_S: Final = 12.0
-"""Waited for the turn to commit when leaving: longer than the turn of a worker that was killed at it lasts, or
+"""Waited for the turn to commit when leaving: longer than a worker that was killed at it keeps its turn, or
 the last to leave would leave the group behind what is trained."""
 
 
