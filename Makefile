@@ -55,7 +55,7 @@ $(FORECAST_VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 .PHONY: test-forecast
 test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, neuralforecast or LightGBM; a skip fails.
 	CI=true $(FORECAST_VENV)/bin/pytest -m forecast_extras --allowed-skips /dev/null \
-	  tests/forecasting tests/laws tests/trainer $(ARGS)
+	  tests/forecasting tests/laws tests/simulator/test_forecasters.py tests/trainer $(ARGS)
 
 # The tests of ledger, store and meter contract on servers in containers, then the compose stack.
 ON_CONTAINERS := tests/stream/test_redis_ledger.py tests/stream/test_ledger_contract.py tests/stream/test_stream.py \
