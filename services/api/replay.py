@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from estimator.rules.tempo import OPTION
 from forecasting.forecast import Forecast
 from forecasting.forecaster import Forecaster
@@ -30,7 +28,6 @@ from services.simulator.errors import SimulationError
 from services.simulator.figures import figures_of
 from services.simulator.forecasters import Remembered, light
 from services.simulator.freshness import expected_auc_loss
-from services.simulator.layout import M_HELD
 from services.simulator.plant import Plant
 from services.simulator.policies import KINDS, PolicyChoice, rule_of, told
 from services.simulator.run import Course, simulate
@@ -135,7 +132,8 @@ def _point(
         late_share=figures.late_share,
         gpu_hours_per_day=figures.gpu_hours / days,
         workers_mean=figures.gpu_hours / (24 * days * plant.gpus_per_worker),
-        workers_max=int(np.ceil(run.minutes[:, M_HELD].max() / 60)),
+        # Not what is held by minute: the last row is the drain, however long that takes.
+        workers_max=max(workers for _, workers in run.asked),
         auc_loss=expected_auc_loss(question.job.auc_by_delay_s, run.delays, stretch=stretch),
     )
 

@@ -56,6 +56,18 @@ def test_a_season_is_played_again_and_workers_are_workers_however_long_it_is() -
     assert short.traffic_s == pytest.approx(600.0, rel=0.05)
 
 
+def test_no_more_workers_are_told_than_there_may_be_though_a_backlog_is_left_at_the_end() -> None:
+    """What is left is worked off after the last minute, which takes longer than a minute."""
+    asked = a_question(season_s=600.0, rule="static-mean")
+    few = asked.job.scaling.model_copy(update={"workers_max": 5})
+    overloaded = dataclasses.replace(asked, job=asked.job.model_copy(update={"scaling": few}))
+
+    (point,) = replay.answer(overloaded).points
+
+    assert point.late_share > 0.5
+    assert point.workers_max <= 5
+
+
 def test_turning_the_knob_trades_lateness_for_gpu_hours() -> None:
     curve = replay.answer(dataclasses.replace(a_question(season_s=600.0), turned=True)).points
 
