@@ -62,3 +62,13 @@ class Progress:
     """Kafka's own name of the topic that the offsets are of; empty when it told none."""
     committed: bool = False
     """Whether the group holds a commit of this ledger: another one in its place is not ours."""
+
+
+def check_counts(lease: Lease, *, trained: int, late: int, lost: int) -> None:
+    """Raise ValueError unless the counts can be those of `lease`.
+
+    Fewer than its offsets may be samples: transactions and compaction leave gaps.
+    """
+    length = lease.end - lease.start
+    if not (0 <= late <= trained and lost >= 0 and trained + lost <= length):
+        raise ValueError(f"{trained=}, {late=}, {lost=} cannot be of a lease over {length} offsets")

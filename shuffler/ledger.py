@@ -9,15 +9,15 @@ move it back.
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from shuffler.choice import Wish, choose, shared_out
+from shuffler.commit_turn import CommitTurn
 from shuffler.errors import LeaseLost, NotOpened
-from shuffler.lease import Completed, Lease, Progress
-
-_RETURNED = float("-inf")
-"""What came back has waited longest, whatever the clock says."""
+from shuffler.lease import Completed, Lease, Progress, check_counts
+from shuffler.partition_book import PartitionBook
+from shuffler.watermark import trained_beyond, watermarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,6 @@ class Terms:
     """Whoever commits the watermark has this long before another may."""
     lapses_max: int = 4
     """A range whose leases lapsed this often is given up: it kills or stalls whoever trains it."""
-
-
-@dataclass(slots=True)
-class _Partition:
-    next: int
-    end: int
-    returned: list[tuple[int, int, int]] = field(default_factory=list)
-    """Ranges to give out again, with how often they lapsed."""
-    quarantined: list[tuple[int, int]] = field(default_factory=list)
-    waiting_since_s: float | None = None
-    """Set while something is unleased: since when nobody has taken from it."""
-
-    def unleased(self) -> int:
-        return self.end - self.next + sum(stop - start for start, stop, _ in self.returned)
 
 
 class Ledger:
@@ -70,15 +56,14 @@ class Ledger:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._epoch = 0
-        self._partitions: dict[int, _Partition] = {}
+        self._partitions: dict[int, PartitionBook] = {}
         self._leases: dict[int, Lease] = {}
         self._alive_until_s: dict[str, float] = {}
         self._reads: dict[str, int] = {}
         self._settled: dict[str, int] = {}
         self._tokens = 0
         self._trained = self._late = self._repeated = self._lost = 0
-        self._turn: tuple[str, float] | None = None
-        self._turn_ended_s: float | None = None
+        self._turn = CommitTurn()
         self._topic_id = ""
         self._committed = False
 
@@ -95,18 +80,14 @@ class Ledger:
             self._epoch = max(after_epoch + 1, int(now_s * 1000))
         self._topic_id = self._topic_id or topic_id
         for partition, start in starts.items():
-            self._partitions.setdefault(partition, _Partition(start, start))
+            self._partitions.setdefault(partition, PartitionBook(start, start))
 
     def extend(self, ends: Mapping[int, int], *, now_s: float) -> None:
         """Offsets below these may be leased. An end never moves back. Raises NotOpened."""
         for partition in ends:
             self._known(partition)
         for partition, end in ends.items():
-            book = self._partitions[partition]
-            if end > book.end:
-                book.end = end
-                if book.waiting_since_s is None:
-                    book.waiting_since_s = now_s
+            self._partitions[partition].extend(end, now_s=now_s)
 
     def reset(
         self,
@@ -130,7 +111,7 @@ class Ledger:
         for lease in self._leases.values():
             if lease.partition not in starts:
                 self._repeated += lease.end - lease.start
-                self._take_back(lease.partition, lease.start, lease.end, lease.lapses)
+                self._partitions[lease.partition].take_back(lease.start, lease.end, lease.lapses)
         self._leases.clear()
         self._alive_until_s.clear()
         self._reads.clear()
@@ -140,7 +121,7 @@ class Ledger:
         self._lost += lost
         for partition, start in starts.items():
             end = max(start, ends.get(partition, start))
-            self._partitions[partition] = _Partition(
+            self._partitions[partition] = PartitionBook(
                 start, end, waiting_since_s=now_s if end > start else None
             )
 
@@ -175,13 +156,20 @@ class Ledger:
             )
         self.expire(now_s=now_s)
         self.renew(worker, now_s=now_s)
-        partition = self._choose(worker, samples, min(least, samples), prefer, now_s)
+        wish = Wish(samples, min(least, samples), prefer, self._reads.get(worker))
+        terms = self._terms
+        partition = choose(
+            self._partitions, wish, patience_s=terms.patience_s, fill_s=terms.fill_s, now_s=now_s
+        )
         if partition is None:
             return None
-        start, end, lapses = self._take(self._partitions[partition], samples, now_s)
+        book = self._partitions[partition]
+        waited_s = 0.0 if book.waiting_since_s is None else now_s - book.waiting_since_s
+        share = shared_out(samples, wish.least, waited_s=waited_s, patience_s=terms.patience_s)
+        start, end, lapses = book.take(share, now_s=now_s)
         self._tokens += 1
         self._reads[worker] = partition
-        until_s = now_s + self._terms.ttl_s
+        until_s = now_s + terms.ttl_s
         lease = Lease(partition, start, end, worker, self._tokens, self._epoch, until_s, lapses)
         self._leases[lease.token] = lease
         return lease
@@ -208,7 +196,7 @@ class Ledger:
             return
         self._settle(lease, trained, late, lost)
         if upto < lease.end:
-            self._take_back(lease.partition, upto, lease.end, lease.lapses)
+            self._partitions[lease.partition].take_back(upto, lease.end, lease.lapses)
 
     def expire(self, *, now_s: float) -> tuple[Lease, ...]:
         """Take back the leases of workers that fell silent, and say which."""
@@ -218,10 +206,10 @@ class Ledger:
         for lease in lapsed:
             del self._leases[lease.token]
             if lease.lapses + 1 >= self._terms.lapses_max:
-                insort(self._partitions[lease.partition].quarantined, (lease.start, lease.end))
+                self._partitions[lease.partition].give_up(lease.start, lease.end)
             else:
                 self._repeated += lease.end - lease.start
-                self._take_back(lease.partition, lease.start, lease.end, lease.lapses + 1)
+                self._partitions[lease.partition].take_back(lease.start, lease.end, lease.lapses + 1)
         for worker in silent:
             del self._alive_until_s[worker]
             self._reads.pop(worker, None)
@@ -230,18 +218,12 @@ class Ledger:
 
     def take_turn(self, worker: str, *, every_s: float, now_s: float) -> bool:
         """Whether `worker` may commit the watermark now: one at a time, `every_s` after the last."""
-        if self._turn is not None and now_s < self._turn[1]:
-            return False
-        if self._turn_ended_s is not None and now_s < self._turn_ended_s + every_s:
-            return False
-        self._turn = (worker, now_s + self._terms.turn_s)
-        return True
+        return self._turn.take(worker, every_s=every_s, lasts_s=self._terms.turn_s, now_s=now_s)
 
     def end_turn(self, worker: str, *, committed: bool = False, now_s: float) -> None:
         """The turn is over, and whether the group took the watermark. Nothing happens when the turn
         had passed to another."""
-        if self._turn is not None and self._turn[0] == worker:
-            self._turn, self._turn_ended_s = None, now_s
+        if self._turn.end(worker, now_s=now_s):
             self._committed = self._committed or committed
 
     def leases(self) -> tuple[Lease, ...]:
@@ -277,56 +259,10 @@ class Ledger:
         if heard_until_s - now_s < self._terms.ttl_s / 2:
             self._alive_until_s = dict.fromkeys(self._alive_until_s, now_s + self._terms.ttl_s)
 
-    def _known(self, partition: int) -> _Partition:
+    def _known(self, partition: int) -> PartitionBook:
         if partition not in self._partitions:
             raise NotOpened(partition)
         return self._partitions[partition]
-
-    def _choose(
-        self, worker: str, samples: int, least: int, prefer: Sequence[int], now_s: float
-    ) -> int | None:
-        """Overdue first; else of the preferred partitions; of all while those have nothing to give."""
-        unleased = {p: book.unleased() for p, book in self._partitions.items() if book.unleased()}
-        if not unleased:
-            return None
-        since_s, oldest = self._longest_waiting(unleased)
-        if since_s <= now_s - self._terms.patience_s:
-            return oldest
-        last = self._reads.get(worker)
-        for among in ([p for p in prefer if p in unleased], list(unleased)):
-            full = {p: unleased[p] for p in among if unleased[p] >= least}
-            if full:
-                return _read_on_or_jump(last, full, samples)
-            if among:
-                since_s, filled = self._longest_waiting(among)
-                if since_s <= now_s - self._terms.fill_s:
-                    return filled
-        return None
-
-    def _longest_waiting(self, partitions: Iterable[int]) -> tuple[float, int]:
-        waiting = ((self._partitions[p].waiting_since_s, p) for p in partitions)
-        return min((since_s, p) for since_s, p in waiting if since_s is not None)
-
-    def _take(self, book: _Partition, samples: int, now_s: float) -> tuple[int, int, int]:
-        lapses = 0
-        if book.returned:
-            start, stop, lapses = book.returned.pop(0)
-            end = min(stop, start + samples_again(samples, lapses))
-            if end < stop:
-                book.returned.insert(0, (end, stop, lapses))
-        else:
-            start, end = book.next, min(book.end, book.next + samples)
-            book.next = end
-        if not book.unleased():
-            book.waiting_since_s = None
-        elif not book.returned:
-            book.waiting_since_s = now_s
-        return start, end, lapses
-
-    def _take_back(self, partition: int, start: int, end: int, lapses: int) -> None:
-        book = self._partitions[partition]
-        insort(book.returned, (start, end, lapses))
-        book.waiting_since_s = _RETURNED
 
     def _is_settled(self, lease: Lease) -> bool:
         return lease.epoch == self._epoch and self._settled.get(lease.worker) == lease.token
@@ -342,63 +278,3 @@ class Ledger:
         self._trained += trained
         self._late += late
         self._lost += lost
-
-
-def _read_on_or_jump(last: int | None, unleased: Mapping[int, int], samples: int) -> int:
-    """The partition with most to give; the `last` one read, which costs no jump, if it has not far less."""
-    most = max(unleased, key=lambda p: (unleased[p], p))
-    if last is not None and unleased.get(last, 0) >= min(samples, unleased[most] / 2):
-        return last
-    return most
-
-
-def check_counts(lease: Lease, *, trained: int, late: int, lost: int) -> None:
-    """Raise ValueError unless the counts can be those of `lease`.
-
-    Fewer than its offsets may be samples: transactions and compaction leave gaps.
-    """
-    length = lease.end - lease.start
-    if not (0 <= late <= trained and lost >= 0 and trained + lost <= length):
-        raise ValueError(f"{trained=}, {late=}, {lost=} cannot be of a lease over {length} offsets")
-
-
-def samples_again(samples: int, lapses: int) -> int:
-    """How many samples of a range to give out again that lapsed so often: the first time all.
-
-    >>> [samples_again(1000, lapses) for lapses in range(5)]
-    [1000, 1000, 125, 15, 1]
-    """
-    return max(1, samples >> 3 * max(0, lapses - 1))
-
-
-def watermarks(upper: Mapping[int, int], undone: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Per partition, the lowest offset of `upper` and of what is `undone`, given as (partition, start).
-
-    >>> watermarks({0: 50, 1: 7}, [(0, 20), (0, 30)])
-    {0: 20, 1: 7}
-    """
-    low = dict(sorted(upper.items()))
-    for partition, start in undone:
-        low[partition] = min(low[partition], start)
-    return low
-
-
-def trained_beyond(
-    upper: Mapping[int, int], undone: Iterable[tuple[int, int, int]]
-) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Per partition, the ranges between those that are `undone`, and from the last of them to `upper`.
-
-    >>> trained_beyond({0: 50, 1: 7}, [(0, 30, 40), (0, 20, 25)])
-    {0: ((25, 30), (40, 50))}
-    """
-    found: dict[int, list[tuple[int, int]]] = {}
-    reached: dict[int, int] = {}
-    for partition, start, end in sorted(undone):
-        since = reached.get(partition, start)
-        if since < start:
-            found.setdefault(partition, []).append((since, start))
-        reached[partition] = end
-    for partition, since in reached.items():
-        if since < upper[partition]:
-            found.setdefault(partition, []).append((since, upper[partition]))
-    return {partition: tuple(ranges) for partition, ranges in found.items()}

@@ -52,9 +52,13 @@ class BatchReader:
         self._fresh_within_s = fresh_within_s
         self._decode = decode
         self._reading = Lock()
+        self._begun = False
 
     def take(self) -> Batch | None:
-        """The next batch, waiting for it: full, or what there is after a while. None after the end."""
+        """The next batch, waiting for it: full, or what there is after a while. None after the end.
+
+        The first is what there is: a worker that has just come trains at once.
+        """
         samples: list[Message] = []
         parts: list[Part] = []
         with self._reading:
@@ -63,6 +67,7 @@ class BatchReader:
             self._leases.await_end()
         if self._leases.ended:
             return None
+        self._begun = True
         return Batch(
             samples,
             parts,
@@ -95,7 +100,7 @@ class BatchReader:
                 ends_lease |= self._read(holding, samples, parts, wait_s)
             if samples and len(samples) < self._batch:
                 now_s = time.monotonic()
-                give_at_s = min(give_at_s, now_s + self._linger_s)
+                give_at_s = min(give_at_s, now_s + (self._linger_s if self._begun else 0.0))
                 wait_s = min(_READ_S, give_at_s - now_s)
         if ends_lease:
             self._begin_next()

@@ -10,7 +10,8 @@ from typing import Final
 
 import structlog
 
-from services.stream.errors import LedgerUnavailable, StreamError
+from services.stream.errors import LedgerUnavailable, SourceMissing, SourceUnavailable, StreamError
+from services.stream.frontier import Frontier
 from services.stream.group_commit import Commit
 from services.stream.loss_log import LossLog
 from services.stream.outage import Outage
@@ -33,13 +34,16 @@ class Committer:
     """Commits while `run` runs, taking turns with the other workers. Nothing here stops the training.
 
     Whoever has the turn also looks whether somebody else moved the group's offsets, whether the
-    ledger is older than the commit, whether the topic was made anew, and adopts what it finds.
+    ledger is older than the commit, whether the topic was made anew, and adopts what it finds. Then it
+    tells the ledger how far the partitions reach: while some of them keep all workers busy, nobody
+    else would hear of new samples in the others.
     """
 
     def __init__(
         self,
         topic: Topic,
         ledger: LeaseLedger,
+        frontier: Frontier,
         *,
         holder: str,
         every_s: float,
@@ -48,6 +52,7 @@ class Committer:
     ) -> None:
         self._topic = topic
         self._ledger = ledger
+        self._frontier = frontier
         self._holder = holder
         self._every_s = every_s
         self._losses = losses
@@ -63,8 +68,9 @@ class Committer:
         """Commit now and then until stopped."""
         while not stopped.wait(self._every_s):
             # The feeder meets the same troubles, says so and mends them.
-            with suppress(LedgerUnavailable, NotOpened):
-                self.commit(every_s=self._every_s)
+            with suppress(LedgerUnavailable, NotOpened, SourceUnavailable, SourceMissing):
+                if self.commit(every_s=self._every_s):
+                    self._frontier.refresh()
 
     def commit_last(self, *, within_s: float) -> None:
         """Commit on leaving, waiting for whoever is at it. A failure is told, not raised."""
@@ -92,9 +98,8 @@ class Committer:
         return True
 
     def reconcile(self) -> None:
-        """Look once whether the ledger fits the group, before it is relied on. Raises StreamError."""
-        with suppress(NotOpened):
-            self._reconciled()
+        """Look once whether the ledger fits the group. Raises StreamError, NotOpened."""
+        self._reconciled()
 
     def _reconcile_and_commit(self) -> bool:
         """Whether the group holds our watermark now. Raises StreamError, NotOpened."""

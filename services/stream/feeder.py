@@ -65,6 +65,7 @@ class Feeder:
         self._losses = losses
         self._holdings: list[Holding] = []
         self._refresh_at_s = 0.0
+        self._begun = False
         self._leave_by_s = float("inf")
 
     def stop(self, *, drain_s: float) -> None:
@@ -120,12 +121,14 @@ class Feeder:
         if not self._redis.over:
             return False
         finished = next((h for h in self._holdings if h.exhausted and h.settled), None)
+        samples = self._lease_samples()
         try:
             lease = self._ledger.acquire(
                 self._holder,
-                samples=self._lease_samples(),
+                samples=samples,
                 prefer=self._prefer(),
-                least=self._plan.batch,
+                # A worker is useful at once: its first lease is whatever is there, full batch or not.
+                least=self._plan.batch if self._begun else 1,
                 completed=None if finished is None else finished.completed(),
             )
             self._redis.answered()
@@ -141,11 +144,21 @@ class Feeder:
         except LeaseLost as error:
             self._lost(finished, error)
             return True
+        self._begun = True
         holding = Holding(lease, read_to=lease.start)
         self._holdings.append(holding)
         self._leases.put(holding)
         self._batches.prepare()
+        if lease.end - lease.start < samples:
+            self._refresh()  # the ledger has run out of what it knows of
         return True
+
+    def prepare(self) -> None:
+        """Tell the ledger how far the partitions reach, if it is open: later this connects to nobody anew.
+
+        Raises SourceUnavailable, SourceMissing, LedgerUnavailable, NotOpened.
+        """
+        self._frontier.refresh()
 
     def _open(self) -> bool:
         """The ledger is new, or Redis has lost it: start from what the group has committed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Event
 from typing import Final
 
@@ -52,6 +53,11 @@ class Heartbeat:
     def stands_by(self) -> bool:
         """Whether to take no lease for now, as last heard."""
         return self._stands_by
+
+    def prepare(self) -> None:
+        """Ask once and heed nothing: the first beat then waits for no connection, and is heard at once."""
+        with suppress(ControlError):  # the first beat meets the same, and tells
+            self._ask_preference()
 
     def run(self, stopped: Event) -> None:
         """Beat until stopped; quicker while standing by."""

@@ -31,7 +31,7 @@ class StreamPlan:
     group_protocol: Literal["cooperative-sticky", "consumer"] = "cooperative-sticky"
     """How members of Kafka's own group agree, where that is used."""
     commit_s: float = 1.0
-    """How often at most the workers together commit the watermark."""
+    """How often at most the workers together commit the watermark, and look how far partitions reach."""
 
     @property
     def read_ahead(self) -> int:
@@ -48,6 +48,7 @@ class StreamPlan:
         """
         fresh_within_s = settings.slo.fresh_within_s
         linger_s = min(0.2, fresh_within_s / 10)
+        patience_s = min(10.0, fresh_within_s / 4)
         return cls(
             topic=settings.topic,
             group=settings.group_of(job),
@@ -59,10 +60,12 @@ class StreamPlan:
             terms=Terms(
                 ttl_s=settings.shuffle.lease_ttl_s,
                 lapses_max=settings.shuffle.lapses_max,
-                patience_s=min(10.0, fresh_within_s / 4),
+                patience_s=patience_s,
                 fill_s=linger_s,
             ),
             linger_s=linger_s,
+            refresh_s=max(0.02, linger_s),
+            commit_s=max(0.1, min(1.0, patience_s)),
             # Earlier than the pool loses its patience, so that there is time to commit.
             drain_s=settings.pool.drain_s * 0.8,
         )

@@ -14,8 +14,9 @@ from services.store.connect import address_of
 from services.store.keys import Keys
 from services.stream.errors import LedgerUnavailable
 from shuffler.errors import LeaseLost, NotOpened
-from shuffler.lease import Completed, Lease, Progress
-from shuffler.ledger import Terms, check_counts, trained_beyond, watermarks
+from shuffler.lease import Completed, Lease, Progress, check_counts
+from shuffler.ledger import Terms
+from shuffler.watermark import trained_beyond, watermarks
 
 _PARTS: Final = ("state", "partitions", "unleased", "waiting", "workers")
 """The keys of a ledger, in the order in which the scripts name them."""

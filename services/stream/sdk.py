@@ -27,11 +27,10 @@ from services.stream.errors import StreamError
 from services.stream.group_stream import GroupStream
 from services.stream.loss_log import LossLog, audit_on
 from services.stream.plan import StreamPlan
-from services.stream.ports import BatchStream, LeaseLedger
+from services.stream.ports import BatchStream
 from services.stream.redis_ledger import RedisLedger
 from services.stream.stream import SampleStream
 from services.stream.topic import Topic
-from shuffler.errors import NotOpened
 
 _log = structlog.get_logger(__name__)
 
@@ -81,25 +80,18 @@ def stream(
             decode=decode,
         )
         stack.callback(batches.close)
-        if not _connect(topic, ledger, batches, within_s=connect_s, stopping=stopping or Event()):
+        if not _connect(batches, within_s=connect_s, stopping=stopping or Event()):
             batches.close()
         yield batches
 
 
-def _connect(
-    topic: Topic, ledger: LeaseLedger, batches: SampleStream, *, within_s: float, stopping: Event
-) -> bool:
+def _connect(batches: SampleStream, *, within_s: float, stopping: Event) -> bool:
     """Wait until Kafka and Redis have both answered; False when told to stop. Raises StreamError."""
     deadline_s = time.monotonic() + within_s
     told = False
     while not stopping.is_set():
         try:
-            topic.partitions()
-            topic.refuse_members()
-            ledger.progress()
-            batches.reconcile()
-        except NotOpened:
-            return True
+            batches.connect()
         except StreamError as error:
             if time.monotonic() >= deadline_s:
                 raise

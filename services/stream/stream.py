@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from threading import Event, Thread
 from typing import Final
 
@@ -13,6 +14,7 @@ from services.stream.batch import Batch, Decode
 from services.stream.batch_reader import BatchReader
 from services.stream.committer import Committer
 from services.stream.feeder import Feeder
+from services.stream.frontier import Frontier
 from services.stream.heartbeat import Heartbeat
 from services.stream.lease_queue import LeaseQueue
 from services.stream.lease_reader import LeaseReader
@@ -21,6 +23,7 @@ from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
 from services.stream.topic import Topic
+from shuffler.errors import NotOpened
 
 _BEATS: Final = 4
 """Heartbeats in a lease's time-to-live: one or two may be lost."""
@@ -61,7 +64,8 @@ class SampleStream(Iterator[Batch]):
             fresh_within_s=plan.fresh_within_s,
             decode=decode,
         )
-        heartbeat = Heartbeat(
+        self._topic = topic
+        self._heartbeat = Heartbeat(
             ledger,
             holder=holder,
             every_s=min(plan.terms.ttl_s / _BEATS, plan.commit_s),
@@ -69,7 +73,14 @@ class SampleStream(Iterator[Batch]):
             ask_standby=ask_standby,
             on_activation=leases.wake,
         )
-        self._committer = Committer(topic, ledger, holder=holder, every_s=plan.commit_s, losses=losses)
+        self._committer = Committer(
+            topic,
+            ledger,
+            Frontier(topic, ledger, plan),
+            holder=holder,
+            every_s=plan.commit_s,
+            losses=losses,
+        )
         self._feeder = Feeder(
             topic,
             ledger,
@@ -79,13 +90,13 @@ class SampleStream(Iterator[Batch]):
             holder=holder,
             kafka=kafka,
             losses=losses,
-            prefer=heartbeat.preference,
-            stands_by=heartbeat.stands_by,
+            prefer=self._heartbeat.preference,
+            stands_by=self._heartbeat.stands_by,
         )
         self._ended = Event()
         self._feeding = self._thread("feeder", self._feeder.run)
         self._around = (
-            self._thread("heartbeat", lambda: heartbeat.run(self._ended)),
+            self._thread("heartbeat", lambda: self._heartbeat.run(self._ended)),
             self._thread("committer", lambda: self._committer.run(self._ended)),
         )
         self._failure: BaseException | None = None
@@ -104,9 +115,20 @@ class SampleStream(Iterator[Batch]):
             raise self._failure
         raise StopIteration
 
-    def reconcile(self) -> None:
-        """Follow the group where it is ahead of the ledger, or was moved. Raises StreamError."""
-        self._committer.reconcile()
+    def connect(self) -> None:
+        """Ask once whatever training will ask, so that a worker that says it is ready is: the first lease
+        and its records then wait for no connection.
+
+        Raises StreamError: also while the group has members, which would refuse our commits.
+        """
+        self._topic.partitions()
+        self._topic.refuse_members()
+        self._topic.greet_leaders()
+        self._heartbeat.prepare()
+        with suppress(NotOpened):  # whoever takes the first lease opens the ledger
+            # Follow the group where it is ahead of the ledger, or was moved: before any of it is relied on.
+            self._committer.reconcile()
+            self._feeder.prepare()
 
     def stop(self) -> None:
         """Take no more work; the iteration ends when what was read is trained."""

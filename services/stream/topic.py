@@ -32,6 +32,8 @@ _MOVING: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 _ASK_AGAIN_S: Final = 0.1
+_GREETING_S: Final = 2.0
+"""How long brokers may take to be connected to before a worker is ready without them."""
 
 
 class Topic:
@@ -76,6 +78,16 @@ class Topic:
                 self._admin.list_topics(self.name, timeout=self._timeout_s)
         self._partitions = partitions
         return partitions
+
+    def greet_leaders(self) -> None:
+        """Have the consumer connect to every broker that leads a partition: it would otherwise do so with
+        the first record that it is asked for. One that is away is met by whoever reads from it."""
+        with suppress(KafkaException):
+            found = self.consumer.list_topics(self.name, timeout=self._timeout_s).topics[self.name]
+            led_by = {place.leader: number for number, place in found.partitions.items() if place.leader >= 0}
+            # By time: the one question that goes to all of them at once. What they answer does not matter.
+            asked = [TopicPartition(self.name, number, 0) for number in led_by.values()]
+            self.consumer.offsets_for_times(asked, timeout=min(_GREETING_S, self._timeout_s))
 
     def begins(self, partitions: Iterable[int]) -> dict[int, int]:
         """The first offset that Kafka still has of each."""

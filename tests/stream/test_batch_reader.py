@@ -56,12 +56,14 @@ def offsets(batch: Batch) -> list[int | None]:
 
 
 def test_small_leases_fill_a_batch_together() -> None:
-    desk = Desk(*records(*range(3), *range(10, 13)), batch=4)
-    one, other = desk.lease(0, 3), desk.lease(10, 13)
+    desk = Desk(*records(*range(7), *range(10, 13)), batch=4)
+    desk.lease(0, 4)
+    desk.taken().done()
+    one, other = desk.lease(4, 7), desk.lease(10, 13)
 
     batch = desk.taken()
 
-    assert offsets(batch) == [0, 1, 2, 10]
+    assert offsets(batch) == [4, 5, 6, 10]
     assert desk.leases.unread == 2
     batch.done()
     assert one.exhausted
@@ -70,8 +72,9 @@ def test_small_leases_fill_a_batch_together() -> None:
 
 
 def test_a_batch_that_is_not_full_waits_for_more() -> None:
-    desk = Desk(*records(0, 1, 9), batch=3)
-    desk.lease(0, 2)
+    desk = Desk(*records(*range(5), 9), batch=3)
+    desk.lease(0, 5)
+    desk.taken().done()
     got: list[Batch | None] = []
     trainer = Thread(target=lambda: got.append(desk.batches.take()))
     trainer.start()
@@ -85,7 +88,15 @@ def test_a_batch_that_is_not_full_waits_for_more() -> None:
 
 
 def test_a_batch_that_is_not_full_does_not_wait_for_ever() -> None:
-    desk = Desk(*records(0, 1), batch=100, linger_s=0.01)
+    desk = Desk(*records(*range(5)), batch=3, linger_s=0.01)
+    desk.lease(0, 9)
+    desk.taken().done()
+
+    assert offsets(desk.taken()) == [3, 4]
+
+
+def test_the_first_batch_of_a_worker_waits_for_no_more() -> None:
+    desk = Desk(*records(0, 1), batch=100)
     desk.lease(0, 9)
 
     assert offsets(desk.taken()) == [0, 1]

@@ -8,6 +8,7 @@ from typing import cast
 from structlog.testing import capture_logs
 
 from services.stream.committer import Committer
+from services.stream.frontier import Frontier
 from services.stream.group_commit import Commit
 from services.stream.loss_log import LossLog
 from services.stream.stream import LAST_COMMIT_S
@@ -44,6 +45,7 @@ def committing(shared: LedgerUnderTest, group: Group, worker: str) -> Committer:
     return Committer(
         cast(Topic, group),
         shared.connect(),
+        cast(Frontier, None),  # looked at between commits only
         holder=worker,
         every_s=0.0,
         losses=LossLog("clicks", worker=worker, append=lambda _entry: None),

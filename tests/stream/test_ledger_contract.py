@@ -102,6 +102,21 @@ def test_a_partition_that_nobody_read_for_long_comes_first(shared: LedgerUnderTe
     assert acquired(ledger, "a", prefer=(0,)).partition == 1
 
 
+def test_leases_become_shorter_while_partitions_wait_beyond_their_patience(shared: LedgerUnderTest) -> None:
+    ledger = opened(shared, dict.fromkeys(range(4), 1_000))
+
+    def taken(samples: int, *, least: int) -> int:
+        lease = ledger.acquire("a", samples=samples, prefer=(), least=least)
+        return 0 if lease is None else lease.end - lease.start
+
+    assert taken(120, least=50) == 120
+    shared.keep_alive("a", for_s=2 * TERMS.patience_s)
+    # Half of what was asked for, made up to a full batch with the 30 that the worker has unread.
+    assert [taken(120, least=50) for _ in range(4)] == [70] * 4
+    shared.keep_alive("a", for_s=20 * TERMS.patience_s)
+    assert taken(400, least=1) == 100, "no less than a quarter"
+
+
 def test_a_partition_with_less_than_a_batch_is_left_to_fill_for_a_moment(shared: LedgerUnderTest) -> None:
     ledger = opened(shared, {0: 9, 1: 7})
 

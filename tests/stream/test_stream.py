@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from threading import Event
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from services.settings import Settings
+from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
+from shuffler.lease import Lease
 from tests.servers.kafka import KafkaUnderTest
 from tests.stream.streams import (
     JOB,
     committed,
     name_active,
+    opened,
     produce,
     progress_of,
     settings_for,
@@ -66,6 +71,57 @@ def test_samples_that_arrive_later_are_trained_too(
             trained_all(settings, 130 * wave)
 
     assert committed(settings, 2) == {0: 30, 1: 360}
+
+
+def test_new_samples_of_a_quiet_partition_do_not_wait_for_the_backlog_of_another(
+    every_kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = every_kafka.new_topic(2)
+    backlog = produce(every_kafka.bootstrap, topic, {0: 20_000})
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group, slo={"fresh_within_s": 1.0})
+
+    with training(settings, "busy", before_done=lambda: time.sleep(0.01)) as (busy,):
+        eventually(lambda: opened(settings).trained > 0, what="it is at the backlog")
+        produce(every_kafka.bootstrap, topic, {1: 10})
+        eventually(lambda: (1, 9) in busy.seen, what="the new samples are trained")
+        assert progress_of(settings).watermarks[0] < backlog
+
+
+def test_a_worker_that_is_ready_has_told_the_ledger_how_far_partitions_reach(
+    every_kafka: KafkaUnderTest, redis_url: str, group: str
+) -> None:
+    topic = every_kafka.new_topic(1)
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group)
+    with training(settings, "first"):
+        trained_all(settings, 0)
+    produce(every_kafka.bootstrap, topic, {0: 30})
+
+    with stream(settings, JOB, worker="second"):
+        assert progress_of(settings).ends == {0: 30}
+
+
+def test_a_worker_takes_what_is_there_at_first_and_full_batches_later(
+    every_kafka: KafkaUnderTest, redis_url: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = every_kafka.new_topic(1)
+    samples = produce(every_kafka.bootstrap, topic, {0: 10})
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group)
+    acquire, leasts = RedisLedger.acquire, []
+
+    def noted(ledger: RedisLedger, worker: str, **wish: Any) -> Lease | None:
+        lease = acquire(ledger, worker, **wish)
+        leasts.append((wish["least"], lease is not None))
+        return lease
+
+    monkeypatch.setattr(RedisLedger, "acquire", noted)
+    with training(settings, "a"):
+        trained_all(settings, samples)
+        produce(every_kafka.bootstrap, topic, {0: 10})
+        trained_all(settings, samples + 10)
+
+    given = [least for least, gave in leasts if gave]
+    assert given[0] == 1
+    assert set(given[1:]) == {50}
 
 
 def test_a_worker_that_leaves_gives_back_what_it_did_not_read(

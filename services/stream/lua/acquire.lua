@@ -4,7 +4,8 @@ local worker, ttl, samples, least = ARGV[2], number(ARGV[3]), number(ARGV[7]), n
 local state = call('HMGET', STATE, 'epoch', 'tokens', 'heard', 'check', 'oldest', 'trained')
 local epoch, token, oldest, trained = state[1], state[2], state[5] or 0, state[6] or 0
 if not epoch then return {'not-open', ''} end
-local overdue_before, filled_before = now - ARGV[4], now - ARGV[6]
+local patience = number(ARGV[4])
+local overdue_before, filled_before = now - patience, now - ARGV[6]
 local PREFER, LOOKS = 16, 64 -- where the preferred begin; how many entries to put right at a time
 
 local record = call('HGET', WORKERS, worker)
@@ -181,6 +182,11 @@ if returned ~= '' then
   end
   returned = rest
 else
+  local waited = now - number(since)
+  if waited > patience then -- see shared_out in shuffler/choice.py
+    local enough = samples * math.max(patience / waited, 0.25)
+    samples = samples - least * math.floor((samples - enough) / least)
+  end
   stop = start + samples < number(stop_all) and format('%.0f', start + samples) or stop_all
   next_offset = stop
 end
