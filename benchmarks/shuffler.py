@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -16,10 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import shuffler_ledger, shuffler_plan, shuffler_rescale, shuffler_steady
+from benchmarks.put_first import put_first
 from services.embedded.apache import ApacheKafka
 from services.embedded.redis import EmbeddedRedis
 
 PARTS = ("plan", "ledger", "steady", "rescale")
+WAYS = (*shuffler_rescale.MODES, "leases_undisturbed")
 
 
 def steady(kafka: ApacheKafka, redis: EmbeddedRedis, *, rounds: int) -> dict[str, float]:
@@ -57,19 +60,29 @@ def _fill(bootstrap: str, topic: str, records: int) -> None:
     producer.flush(60)
 
 
-def rescale(kafka: ApacheKafka, redis: EmbeddedRedis, *, phase_s: float) -> dict[str, float]:
-    """Each way once, one after the other; leases also without a rescale, to tell what it costs them."""
-    figures: dict[str, float] = {}
+def rescale(
+    kafka: ApacheKafka, redis: EmbeddedRedis, *, ways: Sequence[str], rounds: int, phase_s: float
+) -> dict[str, float]:
+    """Each way in turn, several rounds; leases also without a rescale, to tell what it costs them."""
     steady = (shuffler_rescale.PHASES[0],) * len(shuffler_rescale.PHASES)
     runs = {mode: (mode, shuffler_rescale.PHASES) for mode in shuffler_rescale.MODES}
-    for name, (mode, phases) in {**runs, "leases_undisturbed": ("leases", steady)}.items():
-        topic = f"rescale-{name}".replace("_", "-")
-        kafka.create_topic(topic, shuffler_rescale.PARTITIONS)
-        found = shuffler_rescale.measure(
-            kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s, phases=phases
-        )
-        figures |= {f"rescale_{name}_{figure}": value for figure, value in found.items()}
-    return figures
+    wanted = {**runs, "leases_undisturbed": ("leases", steady)}
+    found: dict[str, list[shuffler_rescale.Run]] = {way: [] for way in ways}
+    for number in range(rounds):
+        for name in ways:
+            mode, phases = wanted[name]
+            topic = f"rescale-{name}-{number}".replace("_", "-")
+            kafka.create_topic(topic, shuffler_rescale.PARTITIONS)
+            found[name].append(
+                shuffler_rescale.measure(
+                    kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s, phases=phases
+                )
+            )
+    return {"rescale_load_average": os.getloadavg()[1]} | {
+        f"rescale_{name}_{figure}": value
+        for name, several in found.items()
+        for figure, value in shuffler_rescale.figures(several).items()
+    }
 
 
 def _measured(options: argparse.Namespace) -> Iterator[dict[str, float]]:
@@ -77,16 +90,22 @@ def _measured(options: argparse.Namespace) -> Iterator[dict[str, float]]:
     if "plan" in options.parts:
         yield shuffler_plan.balance() | shuffler_plan.speed() | shuffler_plan.moves()
     with EmbeddedRedis() as redis:
+        if options.first:
+            put_first(os.getpid(), redis.process.pid)
         if "ledger" in options.parts:
             yield shuffler_ledger.measure(redis.url)
             with Redis.from_url(redis.url) as client:
                 client.flushall()
         if {"steady", "rescale"} & set(options.parts):
             with ApacheKafka() as kafka:
+                if options.first:
+                    put_first(*map(kafka.pid, kafka.brokers))
                 if "steady" in options.parts:
                     yield steady(kafka, redis, rounds=options.rounds)
                 if "rescale" in options.parts:
-                    yield rescale(kafka, redis, phase_s=options.phase_s)
+                    yield rescale(
+                        kafka, redis, ways=options.ways, rounds=options.rescales, phase_s=options.phase_s
+                    )
 
 
 def main() -> None:
@@ -97,6 +116,9 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of the steady state")
     parser.add_argument("--phase-s", type=float, default=10.0, help="seconds at each size of the rescale")
+    parser.add_argument("--rescales", type=int, default=1, help="rescales of each way")
+    parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS, help="which to rescale")
+    parser.add_argument("--first", action="store_true", help="before all other processes (needs root)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/shuffler.json"))
     options = parser.parse_args()
     figures: dict[str, float] = json.loads(options.out.read_text()) if options.out.exists() else {}

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -120,26 +122,62 @@ def _crew(settings: Settings, job: str, *, size_max: int) -> Iterator[_Crew]:
             crew.end()
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What every worker wrote down, its start first, and since when it counts."""
+
+    workers: list[list[dict[str, Any]]]
+    from_s: float
+    joiners_from: int
+    """The workers from this one on joined while the others trained."""
+
+    def batches(self) -> list[dict[str, Any]]:
+        """All that was trained, in the order in which it was handed to the workers."""
+        return sorted((b for worker in self.workers for b in worker[1:]), key=lambda b: b["given_s"])
+
+    def joins_s(self) -> list[float]:
+        """Of every worker that joined: from being ready to having its first records in hand."""
+        joiners = self.workers[self.joiners_from :]
+        return [worker[1]["given_s"] - worker[0]["ready_s"] for worker in joiners if len(worker) > 1]
+
+    def ages_s(self) -> list[float]:
+        """How old every sample was when it was trained."""
+        return [
+            batch["done_s"] - stamp / 1000
+            for batch in self.batches()
+            if batch["done_s"] >= self.from_s
+            for stamps in batch["parts"].values()
+            for stamp in stamps
+        ]
+
+    def gaps_s(self, *, backlog: int) -> Iterator[float]:
+        """How long a partition waited each time until something of it was taken, counted from when it
+        had a backlog of so many samples that nobody had taken, and from when it was last taken from."""
+        batches = self.batches()
+        untaken: dict[str, list[int]] = {}
+        for batch in batches:
+            for partition, stamps in batch["parts"].items():
+                untaken.setdefault(partition, []).extend(stamps)
+        for several in untaken.values():
+            several.sort()
+        last_s: dict[str, float] = {}
+        for batch in batches:
+            given_s = batch["given_s"]
+            for partition, stamps in batch["parts"].items():
+                waiting = untaken[partition]
+                if partition in last_s and given_s >= self.from_s and len(waiting) >= backlog:
+                    yield max(0.0, given_s - max(last_s[partition], waiting[backlog - 1] / 1000))
+                for stamp in stamps:
+                    waiting.pop(bisect_left(waiting, stamp))
+                last_s[partition] = given_s
+
+
 def measure(
     bootstrap: str, redis_url: str, mode: str, *, topic: str, phase_s: float, phases: Sequence[int] = PHASES
-) -> dict[str, float]:
-    """One rescale: how late, how long a gap, how soon the new workers trained."""
-    job = {
-        "topic": topic,
-        "group": f"group-{topic}",
-        "worker": {"batch": BATCH},
-        "slo": {"fresh_within_s": LATE_S},
-        "shuffle": MODES[mode],
-        "pool": {"drain_s": 5.0},
-    }
-    settings = Settings.model_validate(
-        {
-            "kafka": {"bootstrap": bootstrap},
-            "redis": {"url": redis_url, "prefix": topic},
-            "jobs": {"bench": job},
-        }
-    )
+) -> Run:
+    """One rescale."""
     load = _Load(bootstrap, topic)
+    settings = _settings(bootstrap, redis_url, mode, topic)
     with _crew(settings, "bench", size_max=max(phases)) as crew:
         crew.await_loaded()
         load.start()
@@ -157,42 +195,48 @@ def measure(
         load.join()
         time.sleep(2.0)
         crew.end()
-        return _figures(list(crew.records()), measured_from_s, joiners_from=phases[0])
+        return Run(list(crew.records()), measured_from_s, joiners_from=phases[0])
 
 
-def _figures(workers: list[list[dict[str, Any]]], from_s: float, *, joiners_from: int) -> dict[str, float]:
-    batches = sorted((b for worker in workers for b in worker[1:]), key=lambda b: b["done_s"])
-    ages = [
-        batch["done_s"] - stamp / 1000
-        for batch in batches
-        if batch["done_s"] >= from_s
-        for stamps in batch["parts"].values()
-        for stamp in stamps
-    ]
-    joins = [
-        worker[1]["given_s"] - worker[0]["ready_s"] for worker in workers[joiners_from:] if len(worker) > 1
-    ]
-    figures = {
+def _settings(bootstrap: str, redis_url: str, mode: str, topic: str) -> Settings:
+    job = {
+        "topic": topic,
+        "group": f"group-{topic}",
+        "worker": {"batch": BATCH},
+        "slo": {"fresh_within_s": LATE_S},
+        "shuffle": MODES[mode],
+        "pool": {"drain_s": 5.0},
+    }
+    return Settings.model_validate(
+        {
+            "kafka": {"bootstrap": bootstrap},
+            "redis": {"url": redis_url, "prefix": topic},
+            "jobs": {"bench": job},
+        }
+    )
+
+
+def figures(runs: Sequence[Run]) -> dict[str, float]:
+    """What several rescales of one kind came to: how late, how long a gap, how soon joiners trained."""
+    ages = [age for run in runs for age in run.ages_s()]
+    joins = [join for run in runs for join in run.joins_s()]
+    found = {
         "samples": float(len(ages)),
         "later_than_1s": float(sum(age > LATE_S for age in ages)),
         "later_than_1s_share": sum(age > LATE_S for age in ages) / max(1, len(ages)),
         "median_age_s": median(ages) if ages else 0.0,
         "worst_age_s": max(ages, default=0.0),
-        "longest_gap_s": _longest_gap(batches, from_s),
+        "longest_gap_with_a_batch_waiting_s": _longest(runs, backlog=BATCH),
+        "longest_gap_with_a_sample_waiting_s": _longest(runs, backlog=1),
     }
     if joins:
-        figures |= {"join_to_first_record_s": median(joins), "joiners_that_trained": float(len(joins))}
-    return figures
+        found |= {
+            "join_to_first_record_s": median(joins),
+            "join_to_first_record_worst_s": max(joins),
+            "joiners_that_trained": float(len(joins)),
+        }
+    return found
 
 
-def _longest_gap(batches: list[dict[str, Any]], from_s: float) -> float:
-    """The longest that a partition waited for its next sample to be taken while it had one."""
-    last: dict[str, float] = {}
-    longest = 0.0
-    for batch in sorted(batches, key=lambda b: b["given_s"]):
-        for partition, stamps in batch["parts"].items():
-            if partition in last and batch["given_s"] >= from_s:
-                since_s = max(last[partition], min(stamps) / 1000)
-                longest = max(longest, batch["given_s"] - since_s)
-            last[partition] = batch["given_s"]
-    return longest
+def _longest(runs: Sequence[Run], *, backlog: int) -> float:
+    return max((gap for run in runs for gap in run.gaps_s(backlog=backlog)), default=0.0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from services.settings import Settings
 from services.stream.offsets import end_offsets
 from shuffler.lease import Progress
-from tests.stream.recording_worker import train
+from tests.stream.recording_worker import die_at_the_turn, train
 from tests.stream.streams import JOB, committed, leases_out, progress_of
 from tests.waiting import eventually
 
@@ -157,6 +157,14 @@ def at_work(
         yield crew
     finally:
         crew.end()
+
+
+def killed_at_its_turn(settings: Settings) -> int | None:
+    """Have a worker process die while it has the turn to commit; its exit code."""
+    victim = _FORKS.Process(target=die_at_the_turn, args=(settings, JOB), name="killed", daemon=True)
+    victim.start()
+    victim.join(60)
+    return victim.exitcode
 
 
 def every_sample(counts: Mapping[int, int]) -> set[tuple[int, int]]:

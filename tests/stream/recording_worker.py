@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 from services.settings import Settings
+from services.store.connect import connect_sync
+from services.store.keys import Keys
+from services.stream.plan import StreamPlan
+from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
 from services.trainer.departure import Departure
+from tests.waiting import eventually
+
+
+def die_at_the_turn(settings: Settings, job: str) -> None:
+    """A worker that is killed between taking the turn to commit and ending it."""
+    terms = StreamPlan.of(job, settings.jobs[job]).terms
+    with connect_sync(settings.redis) as client:
+        ledger = RedisLedger(client, Keys(settings.redis.prefix), job, terms)
+        eventually(lambda: ledger.take_turn("killed", every_s=0.0), what="its turn")
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def train(told: dict[str, Any]) -> None:

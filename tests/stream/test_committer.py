@@ -11,9 +11,7 @@ from services.stream.committer import Committer
 from services.stream.frontier import Frontier
 from services.stream.group_commit import Commit
 from services.stream.loss_log import LossLog
-from services.stream.stream import LAST_COMMIT_S
 from services.stream.topic import Topic
-from shuffler.ledger import Terms
 from tests.stream.conftest import TERMS, LedgerUnderTest
 from tests.stream.test_ledger_contract import acquired, opened
 
@@ -82,7 +80,3 @@ def test_ranges_that_are_given_up_are_told_once(shared: LedgerUnderTest) -> None
         committer.commit(every_s=0.0)
 
     assert [log["offsets"] for log in logs if log["event"] == "samples_quarantined"] == [[0, 1]]
-
-
-def test_whoever_leaves_last_waits_out_the_turn_of_a_worker_that_was_killed_at_it() -> None:
-    assert Terms().turn_s < LAST_COMMIT_S

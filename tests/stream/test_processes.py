@@ -10,8 +10,8 @@ import pytest
 
 from services.settings import Settings
 from tests.servers.kafka import KafkaUnderTest
-from tests.stream.crews import Crew, at_work, every_sample
-from tests.stream.streams import Traffic, committed, produce, progress_of, settings_for
+from tests.stream.crews import Crew, at_work, every_sample, killed_at_its_turn
+from tests.stream.streams import Traffic, committed, opened, produce, progress_of, settings_for
 from tests.waiting import eventually
 
 TTL_S = 1.5
@@ -76,6 +76,20 @@ def test_fifty_joins_and_leaves_lose_and_repeat_nothing(
 
     assert set(crew.trained().values()) == {1}, "after leaving in order nothing is repeated"
     assert progress.repeated == 0
+
+
+def test_the_last_worker_to_leave_waits_out_the_turn_of_one_that_was_killed_at_its_commit(
+    kafka: KafkaUnderTest, redis_url: str, group: str, tmp_path: Path
+) -> None:
+    topic = kafka.new_topic(1)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group)
+    with at_work(settings, tmp_path, workers=1) as crew:
+        eventually(lambda: opened(settings).ends == {0: 0}, what="the ledger is open")
+        assert killed_at_its_turn(settings) == -signal.SIGKILL
+        produce(kafka.bootstrap, topic, {0: 300})
+        eventually(lambda: progress_of(settings).watermarks == {0: 300}, within_s=60, what="the end")
+        assert committed(settings, 1) != {0: 300}, "nobody can commit while the turn is the dead worker's"
+        crew.finish(every_sample({0: 300}))  # ends with the group at the end of the partition
 
 
 def test_a_sample_that_kills_its_workers_is_given_up_and_the_rest_is_trained(
