@@ -26,6 +26,7 @@ STEP_S, BATCH = 0.1, 50
 UTILISATION = 0.9
 PHASES = (4, 8, 3)
 LATE_S = 1.0
+WARM_UP_S = 10.0
 MODES = {
     "leases": {"mode": "leases"},
     "cooperative": {"mode": "group", "group_protocol": "cooperative-sticky"},
@@ -186,9 +187,15 @@ def measure(
             crew.resize(workers)
             while crew.ready() < max(phases[: place + 1]) and time.time() - began_s < 120:
                 time.sleep(0.05)
-            load.rate_per_s = UTILISATION * workers * BATCH / STEP_S
+            rate_per_s = workers * BATCH / STEP_S
             if place == 0:
-                time.sleep(6.0)  # a group takes seconds to form: that is not the rescale
+                # A group takes seconds to form, and a new broker to keep its first commit: that is not the
+                # rescale, and what came meanwhile is to be trained before it.
+                load.rate_per_s = rate_per_s / 2
+                time.sleep(WARM_UP_S)
+            load.rate_per_s = UTILISATION * rate_per_s
+            if place == 0:
+                time.sleep(2.0)
                 measured_from_s = time.time()
             time.sleep(phase_s)
         load.over.set()

@@ -65,7 +65,7 @@ class Feeder:
         self._losses = losses
         self._holdings: list[Holding] = []
         self._refresh_at_s = 0.0
-        self._begun = False
+        self._begun = self._runs_out = False
         self._leave_by_s = float("inf")
 
     def stop(self, *, drain_s: float) -> None:
@@ -82,7 +82,8 @@ class Feeder:
                 if self._leases.unread < self._ahead() and not self._stands_by() and self._take_lease():
                     continue
                 self._settle()
-                self._leases.wait(_IDLE_S)
+                if not (self._runs_out and self._refresh()):
+                    self._leases.wait(_IDLE_S)
             self._drain()
         finally:
             self._leases.end()
@@ -149,8 +150,8 @@ class Feeder:
         self._holdings.append(holding)
         self._leases.put(holding)
         self._batches.prepare()
-        if lease.end - lease.start < samples:
-            self._refresh()  # the ledger has run out of what it knows of
+        # What the ledger knows of runs out: look for more, once there is enough to read meanwhile.
+        self._runs_out = lease.end - lease.start < self._plan.batch
         return True
 
     def prepare(self) -> None:
@@ -169,6 +170,7 @@ class Feeder:
         if time.monotonic() < self._refresh_at_s:
             return False
         self._refresh_at_s = time.monotonic() + self._plan.refresh_s
+        self._runs_out = False
         return self._ask(self._frontier.refresh) is True
 
     def _ask(self, question: Callable[[], Answer]) -> Answer | None:
