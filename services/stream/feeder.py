@@ -65,7 +65,7 @@ class Feeder:
         self._losses = losses
         self._holdings: list[Holding] = []
         self._refresh_at_s = 0.0
-        self._begun = self._runs_out = False
+        self._begun = False
         self._leave_by_s = float("inf")
 
     def stop(self, *, drain_s: float) -> None:
@@ -82,8 +82,7 @@ class Feeder:
                 if self._leases.unread < self._ahead() and not self._stands_by() and self._take_lease():
                     continue
                 self._settle()
-                if not (self._runs_out and self._refresh()):
-                    self._leases.wait(_IDLE_S)
+                self._leases.wait(_IDLE_S)
             self._drain()
         finally:
             self._leases.end()
@@ -122,11 +121,10 @@ class Feeder:
         if not self._redis.over:
             return False
         finished = next((h for h in self._holdings if h.exhausted and h.settled), None)
-        samples = self._lease_samples()
         try:
             lease = self._ledger.acquire(
                 self._holder,
-                samples=samples,
+                samples=self._lease_samples(),
                 prefer=self._prefer(),
                 # A worker is useful at once: its first lease is whatever is there, full batch or not.
                 least=self._plan.batch if self._begun else 1,
@@ -150,8 +148,6 @@ class Feeder:
         self._holdings.append(holding)
         self._leases.put(holding)
         self._batches.prepare()
-        # What the ledger knows of runs out: look for more, once there is enough to read meanwhile.
-        self._runs_out = lease.end - lease.start < self._plan.batch
         return True
 
     def prepare(self) -> None:
@@ -170,7 +166,6 @@ class Feeder:
         if time.monotonic() < self._refresh_at_s:
             return False
         self._refresh_at_s = time.monotonic() + self._plan.refresh_s
-        self._runs_out = False
         return self._ask(self._frontier.refresh) is True
 
     def _ask(self, question: Callable[[], Answer]) -> Answer | None:

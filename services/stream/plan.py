@@ -43,10 +43,10 @@ class StreamPlan:
     def of(cls, job: str, settings: JobSettings) -> StreamPlan:
         """The plan that the job's settings ask for.
 
-        A lease is no longer than a quarter of the freshness promised: what lies behind it in the
-        partition may wait for its end. A partition that waited for a quarter of that comes first, so
-        that it has a reader within the time of a lease, when one is free and has the lease before
-        that trained.
+        A partition may wait for a reader no longer than a quarter of the freshness promised, and a
+        lease is no longer than that: what lies behind it in the partition may wait for its end. Less
+        patience would give out partitions before they have filled, and cost more jumps than a pool
+        that is busy has time for.
         """
         fresh_within_s = settings.slo.fresh_within_s
         linger_s = min(0.2, fresh_within_s / 10)
@@ -61,11 +61,10 @@ class StreamPlan:
             terms=Terms(
                 ttl_s=settings.shuffle.lease_ttl_s,
                 lapses_max=settings.shuffle.lapses_max,
-                patience_s=min(10.0, fresh_within_s / 16),
+                patience_s=min(10.0, fresh_within_s / 4),
                 fill_s=linger_s,
             ),
             linger_s=linger_s,
-            refresh_s=max(0.02, linger_s),
             commit_s=max(0.1, min(1.0, fresh_within_s / 4)),
             # Earlier than the pool loses its patience, so that there is time to commit.
             drain_s=settings.pool.drain_s * 0.8,

@@ -22,5 +22,5 @@ def test_leases_and_waits_are_short_where_freshness_is(
 
     assert plan.lease_s == pytest.approx(lease_s)
     assert (plan.terms.fill_s, plan.linger_s) == pytest.approx((fill_s, fill_s))
-    assert plan.terms.patience_s <= fresh_within_s / 16
+    assert plan.terms.patience_s <= fresh_within_s / 4
     assert plan.commit_s <= fresh_within_s / 4, "nobody would hear in time that a partition waits"
