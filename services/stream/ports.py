@@ -71,8 +71,8 @@ class LeaseLedger(Protocol):
 
         What was given back or lapsed comes first, then what nobody read for too long; else the
         worker reads on in its own partition, or goes to the most behind of those it prefers, or of
-        all while those have nothing. What lapsed `lapses_max` times is given up. Raises NotOpened when
-        the ledger is not there (any more).
+        all while those have nothing. Leases are shorter while partitions wait for too long. What
+        lapsed `lapses_max` times is given up. Raises NotOpened when the ledger is not there (any more).
         """
         ...
 
