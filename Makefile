@@ -124,6 +124,10 @@ bench-planner: install ## The planner's speed; ARGS=--frontier also runs it agai
 bench-planner-parts: install ## What each part of the planner is worth, and what the forecast costs.
 	$(BIN)/python -m benchmarks.planner_parts $(ARGS)
 
+.PHONY: bench-planner-peers
+bench-planner-peers: install ## Penstock's frontier against that of every peer.
+	$(BIN)/python -m benchmarks.planner_peers $(ARGS)
+
 .PHONY: bench-planner-claims
 bench-planner-claims: install ## Whether late_share_target is kept, and Kale's own claims beside HPA.
 	$(BIN)/python -m benchmarks.planner_claims $(ARGS)

@@ -97,7 +97,7 @@ def frontier(runs: Runs, options: argparse.Namespace, flat: dict[str, float]) ->
         mine = [
             _setting(
                 f"penstock at {target:g}",
-                runs(f"penstock:late_share_target={target:g},explains=0", ours),
+                runs(f"penstock:late_share_target={target:g}", ours),
                 beyond,
             )
             for target in options.target or TARGETS

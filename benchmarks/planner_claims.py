@@ -23,7 +23,7 @@ CONTENDERS: Mapping[str, tuple[str, str]] = {
     "hpa-80": ("hpa:target=0.8", "cooperative"),
     "static-mean": ("static-mean:utilisation=0.9", "cooperative"),
     "kale": ("kale", "rebalance-5"),
-    "penstock": ("penstock:late_share_target=0.0005,explains=0", "hot-join"),
+    "penstock": ("penstock:late_share_target=0.0005", "hot-join"),
 }
 """Each on the plant that its own system gives it; Penstock at the target that takes most GPU-hours."""
 COLUMNS = ("accumulated_lag", "downtime_s", "over_slo_share", "gpu_utilisation", "p50_delay_s", "late_share")
@@ -101,9 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return outcomes_of(wanted, traces, kept=RESULTS / "planner_runs.jsonl", jobs=options.jobs)
 
     flat: dict[str, float] = {}
-    by_target = {
-        target: runs(f"penstock:late_share_target={target:g},explains=0", "hot-join") for target in TARGETS
-    }
+    by_target = {target: runs(f"penstock:late_share_target={target:g}", "hot-join") for target in TARGETS}
     by_name = {name: runs(*contender) for name, contender in CONTENDERS.items()}
     told = f"{len(traces)} traces, {options.days:g} days each, seed {options.seed}"
     everybody = runs(ALL_WORKERS, "hot-join")

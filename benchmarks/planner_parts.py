@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -32,6 +34,8 @@ from services.simulator.plant import Plant
 from services.simulator.run import Course, simulate
 from services.simulator.trace import Trace
 
+WARM_S = 3 * 3600
+"""Simulated before scoring; what is before that is history."""
 PRICES = (6.0, 30.0)
 """Of a late sample in works of one: where a target of 1 % and of 0.2 % start."""
 
@@ -105,13 +109,32 @@ def _no_season(bins: int, ahead: int, season: int) -> Shape:
     return Shape(ahead, ())
 
 
-def _without(name: str, course: Course) -> Sequence[Any]:
+def _straight(plant: Plant) -> Any:
+    """Each worker as fast as one alone, which is all that a user knows who has not measured more."""
+
+    def curve(weighing: Any) -> Any:
+        seen = weighing.seen
+        most = max(seen.limits.workers_max, seen.ready, seen.requested)
+        return plant.rate_per_worker * np.arange(most + 1, dtype=np.float64)
+
+    return patch.object(choice.Weighing, "_curve", curve)
+
+
+def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
     """The patches that take one part away."""
     parts: Mapping[str, Callable[[], Sequence[Any]]] = {
         "full": lambda: (),
         "true future": lambda: (_true_future(course),),
         "no uncertainty": lambda: (_fitted_as(_one_path),),
-        "last value": lambda: (_fitted_as(lambda m: replace(m, weights=np.zeros_like(m.weights))),),
+        "no shuffler": lambda: (),  # the same planner, where Kafka's groups deal the partitions
+        "no throughput model": lambda: (_straight(plant),),
+        "no smoothing": lambda: (
+            patch.object(choice, "RESIZE_SHARE", 0.0),
+            patch.object(choice, "GIVE_BACK_SHARE", 0.0),
+            _fitted_as(lambda m: replace(m, fall=1e9)),
+        ),
+        "no charge for giving back": lambda: (patch.object(choice, "GIVE_BACK_SHARE", 0.0),),
+        "no forecast": lambda: (_fitted_as(lambda m: replace(m, weights=np.zeros_like(m.weights))),),
         "no season": lambda: (patch.object(traffic_model, "_shape", _no_season),),
         "no volatility scaling": lambda: (patch.object(traffic_model, "_volatility", _even_volatility),),
         "no tail strata": lambda: (_fitted_as(_plainly_drawn),),
@@ -129,21 +152,32 @@ def _without(name: str, course: Course) -> Sequence[Any]:
 
 
 VARIANTS = (
-    "full", "true future", "no uncertainty", "last value", "no season", "no volatility scaling",
-    "no tail strata", "no dip guard", "no jump detector", "no live bin", "no resize cost", "no floor",
-    "no overdue",
+    "full", "true future", "no uncertainty", "no forecast", "no throughput model", "no shuffler",
+    "no smoothing", "no resize cost", "no charge for giving back", "no season", "no volatility scaling",
+    "no tail strata", "no dip guard", "no jump detector", "no live bin", "no floor", "no overdue",
 )  # fmt: skip
+GROUP = "cooperative"
+"""The plant without leases."""
 PEERS = {"hpa": "cooperative", "hpa here": ""}
 """HPA at 80 %, where Kafka's best consumer groups put it, and on the plant of the others."""
 
 
-def measured(name: str, contest: Contest, course: Course, price: float) -> Row:
+def measured(name: str, contest: Contest, price: float) -> Row:
     """One variant through the simulator; a forecast is not given to it."""
+    course = shortened(contest.course(), WARM_S)
+    plant = PLANTS[GROUP] if name == "no shuffler" else contest.plant
     with ExitStack() as stack:
-        for part in _without(name, course):
+        for part in _without(name, course, plant):
             stack.enter_context(part)
-        rule = replace(penstock(price=price), foresees=False)
-        return run(rule, contest.plant, course, contest.seed)
+        rule = replace(penstock(price=price, explains=False), foresees=False)
+        return run(rule, plant, course, contest.seed)
+
+
+def _peer(name: str, contest: Contest, price: float) -> Row:
+    del price
+    plant = PLANTS[PEERS[name]] if PEERS[name] else contest.plant
+    course = shortened(contest.course(), WARM_S)
+    return run(rule_named("hpa", {"target": 0.8}), plant, course, contest.seed)
 
 
 def run(rule: Rule[Any], plant: Plant, course: Course, seed: int) -> Row:
@@ -169,7 +203,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     contests = [
         Contest(trace, PLANTS[options.plant], seed=options.seed, days=options.days) for trace in traces
     ]
-    courses = [shortened(contest.course(), 3 * 3600) for contest in contests]
     flat: dict[str, float] = {}
     lines = [f"{options.plant}, {len(traces)} traces, {options.days:g} days each", ""]
     lines += [
@@ -177,15 +210,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     print("\n".join(lines), flush=True)
-    for name in options.variant or VARIANTS:
-        for price in options.price or PRICES:
-            rows = [measured(name, *pair, price) for pair in zip(contests, courses, strict=True)]
-            _add(lines, name, price, rows, flat, options, traces)
-    for name in () if options.variant else PEERS:
-        plant = PLANTS[PEERS[name] or options.plant]
-        hpa = rule_named("hpa", {"target": 0.8})
-        rows = [run(hpa, plant, course, options.seed) for course in courses]
-        _add(lines, name, (options.price or PRICES)[0], rows, flat, options, traces)
+    prices = options.price or PRICES
+    wanted = [(measured, name, price) for name in options.variant or VARIANTS for price in prices]
+    wanted += [(_peer, name, prices[0]) for name in (() if options.variant else PEERS)]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        running = [
+            (name, price, [pool.submit(work, name, contest, price) for contest in contests])
+            for work, name, price in wanted
+        ]
+        for name, price, rows in running:
+            _add(lines, name, price, [row.result() for row in rows], flat, options, traces)
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "planner_parts.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (RESULTS / "planner_parts.json").write_text(json.dumps(flat, indent=1) + "\n", encoding="utf-8")
@@ -220,6 +254,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--price", action="append", type=float)
     parser.add_argument("--plant", default="hot-join", choices=tuple(PLANTS))
     parser.add_argument("--each", action="store_true", help="also show each trace")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(arguments)
 

@@ -15,7 +15,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.planner_parts import shortened
+from benchmarks.planner_parts import WARM_S, shortened
 from benchmarks.plants import PLANTS
 from services.simulator import layout as at
 from services.simulator.contest import Contest, run_policy
@@ -25,8 +25,6 @@ from services.simulator.forecasters import forecaster_named
 from services.simulator.policies import choose
 from services.simulator.trace import Trace
 
-WARM_S = 3 * 3600
-"""Simulated before scoring; what is before that is history."""
 ALL_WORKERS = "static-max:utilisation=0.01"
 """A pool of all workers that there may be, always: what is late there no policy can avoid."""
 

@@ -16,7 +16,7 @@ OVERDUE_SHARE = 0.1
 STUCK_SHARE = 4.0
 """A sample that will be late after the horizon makes this many others late: first in, first out, all that
 arrive wait behind it until a pool that is a quarter too large has drained it."""
-RESIZE_SHARE = 1.3
+RESIZE_SHARE = 0.7
 """A resize costs as much as this many starts of one worker, besides the pause: a pool must not fidget."""
 NOTHING = 0.01
 """Traffic below this share of what one worker trains needs none at once."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.planner.budget import BUCKETS, ErrorBudget
+from estimator.planner.budget import BUCKETS, SWING_MAX, ErrorBudget
 from estimator.planner.scores import Said, Scores
 
 DAY_S = 86_400.0
@@ -27,8 +27,13 @@ def test_on_target_nothing_moves_the_price() -> None:
 
 
 def test_too_much_late_makes_lateness_dearer_and_too_little_cheaper() -> None:
-    assert spent(0.02).price(0.01) == pytest.approx(2 * ErrorBudget().price(0.01))
-    assert spent(0.005).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / 2)
+    assert spent(0.04).price(0.01) == pytest.approx(2 * ErrorBudget().price(0.01))
+    assert spent(0.0025).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / 2)
+
+
+def test_however_much_was_late_the_price_stays_within_its_swing() -> None:
+    assert spent(1.0).price(0.01) == pytest.approx(SWING_MAX * ErrorBudget().price(0.01))
+    assert spent(0.0).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / SWING_MAX)
 
 
 def test_one_bad_day_of_a_new_job_is_no_panic() -> None:
