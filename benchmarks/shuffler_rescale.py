@@ -130,7 +130,7 @@ def measure(
         "worker": {"batch": BATCH},
         "slo": {"fresh_within_s": LATE_S},
         "shuffle": MODES[mode],
-        "pool": {"drain_s": 5.0},
+        "pool": {"drain_s": 15.0},
     }
     settings = Settings.model_validate(
         {

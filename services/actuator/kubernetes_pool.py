@@ -17,7 +17,7 @@ from services.actuator.kubernetes_target import Sized
 from services.actuator.kubernetes_view import KubernetesView
 from services.actuator.victims import choose_victims
 from services.control.errors import Rejected
-from services.control.types import PoolCapabilities, PoolResize, PoolState, WorkerPhase
+from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims, WorkerPhase
 
 _TRIES = 8
 """A busy Deployment writes its status several times a second: each may cost us a try."""
@@ -41,7 +41,7 @@ class KubernetesPool(WatchedPool):
             requested=view.sized.replicas,
             workers=view.workers(),
             failures=view.roster.failures(rolling=view.sized.rolling),
-            trouble="; ".join(told for told in (view.rivals(), view.trouble()) if told),
+            trouble="; ".join(told for told in (view.rivals(), view.trouble(), self._hurried(view)) if told),
             least=max(view.sized.least, 0 if floor is None else floor.least),
             most=view.sized.most,
         )
@@ -49,7 +49,8 @@ class KubernetesPool(WatchedPool):
     async def resize(self, request: PoolResize) -> None:
         """Set the target's size, unless another autoscaler does that.
 
-        Never below a PodDisruptionBudget's minAvailable. Raises Fenced, Rejected, PoolUnavailable.
+        Never below a PodDisruptionBudget's minAvailable, and never a smaller one where pods would be killed
+        before they have drained. Raises Fenced, Rejected, PoolUnavailable.
         """
         view = self._open()
         for tries_left in reversed(range(_TRIES)):
@@ -62,9 +63,11 @@ class KubernetesPool(WatchedPool):
                 return
 
     def capabilities(self) -> PoolCapabilities:
-        return PoolCapabilities(
-            hot_join=True, scale_to_zero=True, victims=self._place.target.victims, standbys=True
-        )
+        """While a rollout replaces its pods, whom a Deployment takes is not ours to choose."""
+        target = self._place.target
+        replacing = self._running is not None and target.heeds_marks and self._running.sized.replacing
+        victims = Victims.NONE if replacing else target.victims
+        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=victims, standbys=True)
 
     async def _try_resize(self, view: KubernetesView, request: PoolResize) -> None:
         """Look, write the token down, put the size with the version of that. Raises Conflict."""
@@ -75,10 +78,12 @@ class KubernetesPool(WatchedPool):
         replicas, view.held = _allowed(request.workers, sized, view.floor(), self._place.target.ref)
         if sized.fence == request.fence and sized.replicas == replicas:
             return
+        if replicas < sized.replicas and self._hurried(view):
+            raise Rejected(self._hurried(view))
         version = await view.target.fence(request, version=sized.version)
         if sized.replicas != replicas:
             leaving = self._leaving(view, replicas, request)
-            if self._place.target.heeds_marks:
+            if self._place.target.heeds_marks and not sized.replacing:
                 await view.mark(leaving)
             version = await view.target.resize(replicas, sized, version=version, leaving=leaving)
             log.info("target_resized", job=self._job, before=sized.replicas, after=replicas)
