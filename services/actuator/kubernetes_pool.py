@@ -17,7 +17,7 @@ from services.actuator.kubernetes_target import Sized
 from services.actuator.kubernetes_view import KubernetesView
 from services.actuator.victims import choose_victims
 from services.control.errors import Rejected
-from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims, WorkerPhase
+from services.control.types import PoolCapabilities, PoolResize, PoolState, WorkerPhase
 
 _TRIES = 8
 """A busy Deployment writes its status several times a second: each may cost us a try."""
@@ -44,6 +44,7 @@ class KubernetesPool(WatchedPool):
             trouble="; ".join(told for told in (view.rivals(), view.trouble(), self._hurried(view)) if told),
             least=max(view.sized.least, 0 if floor is None else floor.least),
             most=view.sized.most,
+            replacing=view.sized.replacing,
         )
 
     async def resize(self, request: PoolResize) -> None:
@@ -63,11 +64,9 @@ class KubernetesPool(WatchedPool):
                 return
 
     def capabilities(self) -> PoolCapabilities:
-        """While a rollout replaces its pods, whom a Deployment takes is not ours to choose."""
-        target = self._place.target
-        replacing = self._running is not None and target.heeds_marks and self._running.sized.replacing
-        victims = Victims.NONE if replacing else target.victims
-        return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=victims, standbys=True)
+        return PoolCapabilities(
+            hot_join=True, scale_to_zero=True, victims=self._place.target.victims, standbys=True
+        )
 
     async def _try_resize(self, view: KubernetesView, request: PoolResize) -> None:
         """Look, write the token down, put the size with the version of that. Raises Conflict."""

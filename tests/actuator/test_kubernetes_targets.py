@@ -266,13 +266,13 @@ async def test_while_a_rollout_replaces_pods_nobody_is_chosen_to_leave(rig: Clus
         rig.server.store.put(DEPLOYMENTS, {**target, "status": status})
 
     roll(replicas=5)  # a surge of one, and none of the new version has been counted yet
-    await rig.until(lambda _: rig.pool.capabilities().victims is Victims.NONE, "the rollout")
+    await rig.until(lambda state: state.replacing, "the rollout")
     await rig.pool.resize(ask(3, remove=(first,)))
     await rig.until(settled(3), "three ready workers")
     assert not [write for write in rig.server.writes() if PODS in write], "its pods are not marked"
 
     roll(replicas=3, updatedReplicas=3)
-    await rig.until(lambda _: rig.pool.capabilities().victims is Victims.ANY, "its end")
+    await rig.until(lambda state: not state.replacing, "its end")
 
 
 async def test_a_target_that_is_not_there_is_told() -> None:
