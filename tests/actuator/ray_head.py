@@ -15,11 +15,16 @@ def main(port: int) -> None:
     )
     cluster.add_node(num_cpus=8, num_gpus=4)
     words = {"go": cluster.head_node.kill_gcs_server, "come back": cluster.head_node.start_gcs_server}
-    print(cluster.address, flush=True)
+    _say(cluster.address)
     for line in sys.stdin:
         words[line.strip()]()
-        print("done", flush=True)
+        _say("done")
     cluster.shutdown()
+
+
+def _say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

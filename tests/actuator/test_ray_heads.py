@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from services.control.errors import Fenced, PoolUnavailable
-from services.control.types import PoolState, WorkerPhase
+from services.control.types import PoolResize, PoolState, WorkerPhase
 from services.embedded.ports import free_ports
 from services.embedded.redis import EmbeddedRedis
 from tests.actuator import actors
 from tests.actuator.actors import RayRig
 from tests.actuator.rigs import ask, ids, refusal, settled
-
 from tests.waiting import eventually_async
 
 pytestmark = [
@@ -66,25 +65,30 @@ def a_head(port: int, *, redis: EmbeddedRedis | None = None) -> Iterator[Head]:
             process.wait(60)
 
 
+async def asked(rig: RayRig, request: PoolResize) -> None:
+    """Ask until it is heard, as a loop does: a cluster takes its time to begin, or to be back."""
+
+    async def heard() -> bool:
+        try:
+            await rig.pool.resize(request)
+        except PoolUnavailable:
+            return False
+        return True
+
+    await eventually_async(heard, within_s=180.0, what="the cluster answers")
+
+
 async def test_with_fault_tolerance_a_head_that_restarts_costs_no_worker() -> None:
     (port,) = free_ports(1)
     with EmbeddedRedis() as redis, a_head(port, redis=redis) as head:
         rig = RayRig(head.address)
         async with rig.pool:
-            await rig.pool.resize(ask(2, fence=5))
+            await asked(rig, ask(2, fence=5))
             before = ids(await rig.until(settled(2), "two ready workers"), WorkerPhase.READY)
 
             head.say("go")
             head.say("come back")
-
-            async def grown() -> bool:
-                try:
-                    await rig.pool.resize(ask(3, fence=6))
-                except PoolUnavailable:
-                    return False
-                return True
-
-            await eventually_async(grown, within_s=180.0, what="the head answers again")
+            await asked(rig, ask(3, fence=6))
             state = await rig.until(settled(3), "one more")
             assert before < ids(state, WorkerPhase.READY)
             assert state.failures == 0
@@ -98,7 +102,7 @@ async def test_without_it_the_loss_is_told_and_the_pool_begins_anew_with_the_nex
     with a_head(port) as head:
         rig = RayRig(head.address)
         await rig.pool.open()
-        await rig.pool.resize(ask(2, fence=5))
+        await asked(rig, ask(2, fence=5))
         await rig.until(settled(2), "two ready workers")
     try:
         told: str = await eventually_async(lambda: refusal(rig.pool), within_s=180.0, what="the loss")
@@ -109,7 +113,7 @@ async def test_without_it_the_loss_is_told_and_the_pool_begins_anew_with_the_nex
                 return state.requested == 0 and not state.workers
 
             await rig.until(forgotten, "a cluster that knows of nothing")
-            await rig.pool.resize(ask(2, fence=5))
+            await asked(rig, ask(2, fence=5))
             await rig.until(settled(2), "two ready workers")
             await rig.pool.close(keep_workers=False, within_s=5.0)
     finally:
