@@ -69,6 +69,8 @@ class Apart:
         self._make = (make, arguments)
         self._within_s = within_s
         self._child: _Child | None = None
+        self.started = 0
+        """How many processes it has had."""
 
     def call(self, method: str, *arguments: object, **options: object) -> Any:
         """What the object answers. Raises what it raises of ControlError, and PoolUnavailable when its
@@ -95,6 +97,7 @@ class Apart:
             self._end(self._child, within_s=_LEAVES_WITHIN_S)
 
     def _start(self) -> _Child:
+        self.started += 1
         ours, theirs = Pipe()
         words = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         with theirs:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from services.actuator.apart import Apart, NotReached
+from services.actuator.charge import IntentMoved
 from services.actuator.charged_supervision import Supervising
 from services.actuator.lead_time import LeadTime
 from services.actuator.moment import Moment
+from services.control.errors import PoolUnavailable
 from services.control.types import PoolResize, PoolState
 
+_ANEW_AFTER_S = 30.0
 _TRIES = 3
 """A client library alone may take half a minute to load where a machine has much to do."""
 
@@ -48,6 +52,8 @@ class SupervisionApart:
         self._apart = Apart(what, Reporting, make, *arguments)
         self._standing = _Standing()
         self._failures = _Failures()
+        self._hindered_s: float | None = None
+        """Since when nothing has come of any question."""
 
     def reach(self) -> None:
         """Have the platform reached. Raises PoolUnavailable."""
@@ -62,7 +68,7 @@ class SupervisionApart:
 
     def make_pass(self, now: Moment, *, claim: bool) -> PoolState:
         state: PoolState = self._do("make_pass", now, claim=claim)
-        return replace(state, failures=self._failures.so_far(state.failures))
+        return replace(state, failures=self._failures.so_far(state.failures, process=self._apart.started))
 
     def ask(self, request: PoolResize) -> None:
         self._do("ask", request)
@@ -88,8 +94,24 @@ class SupervisionApart:
         self._apart.close()
 
     def _do(self, method: str, *arguments: object, **options: object) -> Any:
-        answer, self._standing = self._apart.call("do", method, *arguments, **options)
+        try:
+            answer, self._standing = self._apart.call("do", method, *arguments, **options)
+        except IntentMoved:
+            self._hindered_s = None
+            raise
+        except PoolUnavailable:
+            self._hindered()
+            raise
+        self._hindered_s = None
         return answer
+
+    def _hindered(self) -> None:
+        """A connection to a cluster that is gone may wait for ever, beside one that took its place."""
+        now_s = time.monotonic()
+        self._hindered_s = now_s if self._hindered_s is None else self._hindered_s
+        if now_s - self._hindered_s > _ANEW_AFTER_S:
+            self._apart.close()
+            self._hindered_s = None
 
 
 @dataclass(slots=True)
@@ -98,9 +120,11 @@ class _Failures:
 
     before: int = 0
     latest: int = 0
+    process: int = 0
 
-    def so_far(self, told: int) -> int:
-        if told < self.latest:
-            self.before += self.latest
+    def so_far(self, told: int, *, process: int) -> int:
+        """All, where the process of that number tells of its own."""
+        if process != self.process:
+            self.before, self.process = self.before + self.latest, process
         self.latest = told
         return self.before + told

@@ -11,6 +11,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from services.actuator import supervision_apart
 from services.actuator.apart import Apart, NotReached
 from services.actuator.charged_supervision import Supervising
 from services.actuator.lead_time import LeadTime
@@ -152,6 +153,8 @@ class Crewless:
     def ask(self, request: PoolResize) -> None:
         if request.workers < 0:
             raise Rejected("fewer than none")
+        if request.workers > 9:
+            raise PoolUnavailable("nobody answers")
 
     def dismiss_all(self) -> None:
         self.empty = True
@@ -168,6 +171,20 @@ class Crewless:
 
 def crewless(lost: int) -> Supervising:
     return Crewless(lost)
+
+
+def test_a_connection_that_is_of_no_use_for_long_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision_apart, "_ANEW_AFTER_S", 0.0)
+    supervision = SupervisionApart("the cluster", crewless, 0)
+    supervision.reach()
+    assert supervision.make_pass(Moment(7.0, 7.0), claim=True).failures == 1
+    for _ in range(2):
+        with pytest.raises(PoolUnavailable, match="nobody answers"):
+            supervision.ask(ask(10))
+
+    assert supervision._apart._child is None
+    assert supervision.make_pass(Moment(7.0, 7.0), claim=True).failures == 2, "one each"
+    supervision.close()
 
 
 def test_a_supervision_goes_on_counting_losses_when_its_process_is_lost() -> None:

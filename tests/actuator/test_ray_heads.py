@@ -17,7 +17,7 @@ from services.embedded.ports import free_ports
 from services.embedded.redis import EmbeddedRedis
 from tests.actuator import actors
 from tests.actuator.actors import RayRig
-from tests.actuator.rigs import ask, ids, refusal, settled
+from tests.actuator.rigs import ask, ids, refusal, settled, until
 from tests.waiting import eventually_async
 
 pytestmark = [
@@ -112,7 +112,7 @@ async def test_without_it_the_loss_is_told_and_the_pool_begins_anew_with_the_nex
             def forgotten(state: PoolState) -> bool:
                 return state.requested == 0 and not state.workers
 
-            await rig.until(forgotten, "a cluster that knows of nothing")
+            await until(rig.pool, forgotten, "a cluster that knows of nothing", within_s=240.0)
             await asked(rig, ask(2, fence=5))
             await rig.until(settled(2), "two ready workers")
             await rig.pool.close(keep_workers=False, within_s=5.0)
