@@ -5,11 +5,11 @@ A program of its own: whoever is connected to a head that is lost may be ended b
 
 import sys
 
-from ray.cluster_utils import Cluster
-
 
 def main(port: int) -> None:
     """Run until the input ends."""
+    from ray.cluster_utils import Cluster
+
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 8, "num_gpus": 0, "gcs_server_port": port}
     )
