@@ -21,6 +21,8 @@ from services.control.errors import ControlError, PoolUnavailable
 
 _LEAVES_WITHIN_S = 5.0
 _LAST_WORDS = 2000
+_GLANCE_S = 5.0
+"""A call waits no longer for an object that is still being made: whoever calls has more to do."""
 
 log = structlog.get_logger()
 
@@ -75,13 +77,7 @@ class Apart:
     def call(self, method: str, *arguments: object, **options: object) -> Any:
         """What the object answers. Raises what it raises of ControlError, and PoolUnavailable when its
         process has ended, or has not answered in time."""
-        child = self._child = self._child or self._start()
-        if not child.made:
-            # One that is still being made is left to it: what it reaches for may be away for a while.
-            if not child.pipe.poll(self._within_s):
-                raise NotReached(f"{self._what} was not reached within {self._within_s:g} s")
-            self._heard(child)
-            child.made = True
+        child = self.reach(within_s=_GLANCE_S)
         try:
             child.pipe.send(_Call(method, arguments, options))
         except OSError as error:
@@ -90,6 +86,19 @@ class Apart:
             self._end(child, within_s=0.0)
             raise PoolUnavailable(f"{self._what} did not answer within {self._within_s:g} s")
         return self._heard(child)
+
+    def reach(self, *, within_s: float = 90.0) -> _Child:
+        """Have the object made. Raises NotReached, and what its making raises.
+
+        One that is still being made is left to it: what it reaches for may be away for a while.
+        """
+        child = self._child = self._child or self._start()
+        if not child.made:
+            if not child.pipe.poll(within_s):
+                raise NotReached(f"{self._what} has not been reached yet")
+            self._heard(child)
+            child.made = True
+        return child
 
     def close(self) -> None:
         """End the process. The next call would start another."""

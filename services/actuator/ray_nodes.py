@@ -62,6 +62,7 @@ def _connect(address: str) -> object:
 def _nodes(address: str) -> Sequence[Mapping[str, Any]]:
     watcher, turn = _watcher(address)
     with turn:
+        watcher.reach()
         nodes: Sequence[Mapping[str, Any]] = watcher.call("nodes")
         return nodes
 

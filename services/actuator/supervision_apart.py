@@ -16,8 +16,6 @@ from services.control.errors import PoolUnavailable
 from services.control.types import PoolResize, PoolState
 
 _ANEW_AFTER_S = 30.0
-_TRIES = 3
-"""A client library alone may take half a minute to load where a machine has much to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +55,7 @@ class SupervisionApart:
 
     def reach(self) -> None:
         """Have the platform reached. Raises PoolUnavailable."""
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                self._do("lead_times")
-            except NotReached:
-                if tries_left == 0:
-                    raise
-            else:
-                return
+        self._apart.reach()
 
     def make_pass(self, now: Moment, *, claim: bool) -> PoolState:
         state: PoolState = self._do("make_pass", now, claim=claim)
@@ -99,6 +90,8 @@ class SupervisionApart:
         except IntentMoved:
             self._hindered_s = None
             raise
+        except NotReached:
+            raise  # it is being made anew already
         except PoolUnavailable:
             self._hindered()
             raise
