@@ -85,8 +85,8 @@ $(RAY_VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 
 .PHONY: test-ray
 test-ray: $(RAY_VENV)/.installed ## Test the Ray pool on a local cluster of several nodes; a skip fails.
-	CI=true RAY_USAGE_STATS_ENABLED=0 $(RAY_VENV)/bin/pytest -m ray --allowed-skips /dev/null \
-	  tests/actuator/test_pool_contract.py tests/actuator/test_ray_pool.py $(ARGS)
+	CI=true RAY_USAGE_STATS_ENABLED=0 RAY_worker_niceness=0 $(RAY_VENV)/bin/pytest -m ray --allowed-skips /dev/null \
+	  tests/actuator/test_pool_contract.py tests/actuator/test_ray_pool.py tests/actuator/test_ray_heads.py $(ARGS)
 
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/.

@@ -20,7 +20,7 @@ from typing import TypeVar
 import structlog
 
 from services.actuator.charge import IntentMoved
-from services.actuator.charged_supervision import ChargedSupervision
+from services.actuator.charged_supervision import Supervising
 from services.actuator.lead_time import LeadTime
 from services.actuator.tending import Tended, TendedPool
 from services.control.errors import PoolUnavailable, Rejected
@@ -43,7 +43,7 @@ class ChargedPool(TendedPool["_Running"]):
     """
 
     @abstractmethod
-    def _reach(self) -> ChargedSupervision:
+    def _reach(self) -> Supervising:
         """Reach the platform; blocking. Raises PoolUnavailable."""
 
     async def _begin(self) -> _Running:
@@ -144,7 +144,7 @@ class ChargedPool(TendedPool["_Running"]):
 class _Running(Tended):
     """What an open pool consists of. All that blocks is done by one thread, one after the other."""
 
-    supervision: ChargedSupervision
+    supervision: Supervising
     thread: ThreadPoolExecutor
     state: PoolState = field(default_factory=lambda: PoolState(requested=0))
     used_s: float = -inf

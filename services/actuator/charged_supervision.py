@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 from uuid import uuid4
 
 from services.actuator.charge import Charge, ChargedPlatform, Charges, IntentMoved
@@ -15,6 +16,28 @@ from services.actuator.moment import Moment
 from services.control.types import PoolResize, PoolState
 
 _TRIES = 5
+
+
+class Supervising(Protocol):
+    """What a pool needs of whoever supervises its workers. Blocking; `ChargedSupervision` says more."""
+
+    @property
+    def active(self) -> bool: ...
+
+    @property
+    def empty(self) -> bool: ...
+
+    def make_pass(self, now: Moment, *, claim: bool) -> PoolState: ...
+
+    def ask(self, request: PoolResize) -> None: ...
+
+    def dismiss_all(self) -> None: ...
+
+    def kill_all(self) -> None: ...
+
+    def lead_times(self) -> tuple[LeadTime, ...]: ...
+
+    def close(self) -> None: ...
 
 
 class ChargedSupervision:

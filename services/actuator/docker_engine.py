@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 import docker  # type: ignore[import-untyped]
@@ -42,6 +43,8 @@ class ContainerSpec:
     """GPUs for each worker."""
     memory_mib: int | None = None
     """Memory that each may use at most."""
+    leaves_within_s: float | None = None
+    """What each gets when somebody else stops it: `docker stop`, compose, the engine; its usual when None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class DockerEngine:
                 environment=dict(env),
                 labels={**spec.labels, **labels},
                 host_config=host,
+                stop_timeout=None if spec.leaves_within_s is None else ceil(spec.leaves_within_s),
             )
         return str(made["Id"])
 

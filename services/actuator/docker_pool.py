@@ -8,6 +8,7 @@ would rather have what was asked for in a directory names one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from services.actuator.charged_pool import ChargedPool
@@ -42,7 +43,7 @@ class DockerPool(ChargedPool):
         tending: Tending = TENDING,
     ) -> None:
         super().__init__(job, tending)
-        self._spec = spec
+        self._spec = replace(spec, leaves_within_s=tending.drain_s)
         self._connect = connect
         self._intents_dir = intents_dir
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from services.actuator.kubernetes_place import KubernetesPlace, WatchedPool
 from services.actuator.kubernetes_view import KubernetesView
 from services.actuator.wish import Wishes
+from services.control.errors import Rejected
 from services.control.types import PoolCapabilities, PoolResize, PoolState, Victims
 
 
@@ -26,25 +27,35 @@ class KedaPool(WatchedPool):
         """
         view = self._open()
         view.check()
-        wish = await self._wishes.latest(self._job)
         least, most = view.rivals_bounds()
         return PoolState(
-            requested=view.sized.replicas if wish is None else wish.workers,
+            requested=await self._requested(view),
             workers=view.workers(),
             failures=view.roster.failures(rolling=view.sized.rolling),
-            trouble="; ".join(told for told in (self._unheard(view), view.trouble()) if told),
+            trouble="; ".join(
+                told for told in (self._unheard(view), view.trouble(), self._hurried(view)) if told
+            ),
             least=least,
             most=most,
         )
 
     async def resize(self, request: PoolResize) -> None:
-        """Publish the wish. Raises Fenced, Rejected and StateUnavailable."""
-        self._open()
+        """Publish the wish, but none for fewer where pods would be killed before they have drained.
+
+        Raises Fenced, Rejected and StateUnavailable.
+        """
+        view = self._open()
+        if self._hurried(view) and request.workers < await self._requested(view):
+            raise Rejected(self._hurried(view))
         await self._wishes.publish(self._job, request)
 
     def capabilities(self) -> PoolCapabilities:
         victims = Victims.HIGHEST if self._place.target.victims is Victims.HIGHEST else Victims.NONE
         return PoolCapabilities(hot_join=True, scale_to_zero=True, victims=victims, standbys=True)
+
+    async def _requested(self, view: KubernetesView) -> int:
+        wish = await self._wishes.latest(self._job)
+        return view.sized.replicas if wish is None else wish.workers
 
     def _unheard(self, view: KubernetesView) -> str:
         if view.rivals():

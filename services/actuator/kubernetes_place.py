@@ -24,6 +24,8 @@ class KubernetesPlace:
     """May read files and run programs: called in a thread, each time that a pool is opened."""
     namespace: str = ""
     """The access' own when empty."""
+    drain_s: float = 0.0
+    """What a worker may need to leave. Nobody is sent away where pods get less than that."""
     open_within_s: float = 30.0
 
     async def view(self, *, pool: str) -> KubernetesView:
@@ -56,6 +58,10 @@ class WatchedPool(OpenedPool[KubernetesView]):
     def lead_times(self) -> tuple[LeadTime, ...]:
         """The latest starts, asked to ready, oldest first."""
         return self._open().roster.lead_times.recent()
+
+    def _hurried(self, view: KubernetesView) -> str:
+        """Why the pool must not be made smaller; empty when it may be."""
+        return view.hurried(self._place.drain_s)
 
     async def _begin(self) -> KubernetesView:
         return await self._place.view(pool=self._name)

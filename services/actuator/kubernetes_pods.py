@@ -16,6 +16,8 @@ GPU_TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator",
 _STILL_WELL = ("ContainerCreating", "PodInitializing")
 _CRASHING = "CrashLoopBackOff"
 _REASON_LENGTH = 240
+_USUAL_GRACE_S = 30.0
+"""What a pod gets to leave when its template does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Pod:
     node: str
     gpu_type: str
     deletion_cost: str
+    grace_s: float
+    """From SIGTERM to SIGKILL."""
     why: str
     """What keeps it from being ready, in the platform's words; empty when nothing does."""
 
@@ -67,8 +71,14 @@ def read_pod(pod: Object) -> Pod:
         node=spec.get("nodeName") or "",
         gpu_type=next((selector[label] for label in GPU_TYPE_LABELS if label in selector), ""),
         deletion_cost=(metadata.get("annotations") or {}).get(DELETION_COST, ""),
+        grace_s=read_grace_s(spec),
         why=why,
     )
+
+
+def read_grace_s(spec: Object) -> float:
+    """How long a pod of this specification gets to leave."""
+    return float(spec.get("terminationGracePeriodSeconds", _USUAL_GRACE_S))
 
 
 def tell_pending(pods: Iterable[Pod]) -> str:

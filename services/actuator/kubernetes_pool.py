@@ -41,15 +41,17 @@ class KubernetesPool(WatchedPool):
             requested=view.sized.replicas,
             workers=view.workers(),
             failures=view.roster.failures(rolling=view.sized.rolling),
-            trouble="; ".join(told for told in (view.rivals(), view.trouble()) if told),
+            trouble="; ".join(told for told in (view.rivals(), view.trouble(), self._hurried(view)) if told),
             least=max(view.sized.least, 0 if floor is None else floor.least),
             most=view.sized.most,
+            replacing=view.sized.replacing,
         )
 
     async def resize(self, request: PoolResize) -> None:
         """Set the target's size, unless another autoscaler does that.
 
-        Never below a PodDisruptionBudget's minAvailable. Raises Fenced, Rejected, PoolUnavailable.
+        Never below a PodDisruptionBudget's minAvailable, and never a smaller one where pods would be killed
+        before they have drained. Raises Fenced, Rejected, PoolUnavailable.
         """
         view = self._open()
         for tries_left in reversed(range(_TRIES)):
@@ -75,10 +77,12 @@ class KubernetesPool(WatchedPool):
         replicas, view.held = _allowed(request.workers, sized, view.floor(), self._place.target.ref)
         if sized.fence == request.fence and sized.replicas == replicas:
             return
+        if replicas < sized.replicas and self._hurried(view):
+            raise Rejected(self._hurried(view))
         version = await view.target.fence(request, version=sized.version)
         if sized.replicas != replicas:
             leaving = self._leaving(view, replicas, request)
-            if self._place.target.heeds_marks:
+            if self._place.target.heeds_marks and not sized.replacing:
                 await view.mark(leaving)
             version = await view.target.resize(replicas, sized, version=version, leaving=leaving)
             log.info("target_resized", job=self._job, before=sized.replicas, after=replicas)

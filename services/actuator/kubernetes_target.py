@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from services.actuator import kubernetes_field
 from services.actuator.kubernetes_api import JSON_PATCH, KubernetesApi, Object
+from services.actuator.kubernetes_pods import read_grace_s
 from services.actuator.kubernetes_rivals import TargetRef
 from services.control.errors import Rejected
 from services.control.types import PoolResize, Victims
@@ -67,10 +68,14 @@ class Sized:
     replicas: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of its pods, as its template gives them; empty when it has no such template."""
+    grace_s: float | None = None
+    """What its template gives pods to leave; None when it has no such template."""
     hindrance: str = ""
     """Why its controller cannot make pods, as by a quota; empty when it can."""
     rolling: bool = False
     """A new version is being rolled out."""
+    replacing: bool = False
+    """Pods of an older version are still there, and which of them goes next is its controller's choice."""
     least: int = 0
     """The fewest that its own controller keeps, whatever it is asked for."""
     most: int | None = None
@@ -116,15 +121,17 @@ class Target:
         metadata = found["metadata"]
         status = found.get("status") or {}
         spec, pointer = found.get("spec") or {}, self._spec.replicas_path
-        template = (spec.get("template") or {}).get("metadata") or {}
+        template = spec.get("template") or {}
         least, most = kubernetes_field.bounds(found, pointer) if pointer else (0, None)
         return Sized(
             version=metadata["resourceVersion"],
             fence=int((metadata.get("annotations") or {}).get(FENCE, 0)),
             replicas=self._replicas(found),
-            labels=template.get("labels") or {},
+            labels=(template.get("metadata") or {}).get("labels") or {},
+            grace_s=read_grace_s(template["spec"]) if "spec" in template else None,
             hindrance=_hindrance(status),
             rolling=_rolling(status),
+            replacing=self._spec.kind == "Deployment" and _replacing(status),
             least=least,
             most=most,
             sizes_itself=_RAY_AUTOSCALER if spec.get(_RAY_AUTOSCALER) else "",
@@ -192,6 +199,11 @@ def _hindrance(status: Object) -> str:
         if one.get("type") == "ReplicaFailure" and one.get("status") == "True"
     )
     return next(failing, "")
+
+
+def _replacing(status: Object) -> bool:
+    """Of a Deployment's pods some are not of the latest version. A count of zero is left out."""
+    return int(status.get("updatedReplicas") or 0) < int(status.get("replicas") or 0)
 
 
 def _rolling(status: Object) -> bool:

@@ -24,7 +24,7 @@ from services.actuator.kubernetes_rivals import (
 from services.actuator.kubernetes_roster import Roster
 from services.actuator.kubernetes_target import Sized, Target, TargetSpec
 from services.control.errors import PoolUnavailable
-from services.control.types import Worker
+from services.control.types import Worker, WorkerPhase
 
 _FIRST_TO_GO = "-1000"
 _HINDERED_FOR_S = 10.0
@@ -91,6 +91,19 @@ class KubernetesView:
         """What keeps the pool from its size, other autoscalers apart, in words; empty when nothing does."""
         told = [self.held, self._refusal(), tell_pending(self._live())]
         return "; ".join(one for one in told if one)
+
+    def hurried(self, drain_s: float) -> str:
+        """Why nobody may be sent away: pods are killed before they can have drained; empty when none is."""
+        given = [pod.grace_s for pod in self._live() if pod.phase is not WorkerPhase.DRAINING]
+        given += [] if self.sized.grace_s is None else [self.sized.grace_s]
+        least_s = min(given, default=drain_s)
+        if least_s >= drain_s:
+            return ""
+        return (
+            f"pods of {self._spec.ref} get {least_s:g} s to leave and pool.drain_s is {drain_s:g}: they "
+            "would be killed while they hold leases, so the pool is not made smaller; raise their "
+            "terminationGracePeriodSeconds, or lower pool.drain_s"
+        )
 
     def rivals(self) -> str:
         """Why the target must not be sized by us; empty when nobody else sizes it."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from threading import Lock
 from typing import Any
 
+from services.actuator.apart import Apart
 from services.settings.fleet import FleetContents, NodeSettings
 
 GPU_TYPE_RESOURCE = "accelerator_type:"
@@ -18,6 +22,8 @@ PLACE_LABELS = ("ray.io/region", "ray.io/availability-zone")
 
 async def nodes_of_ray(address: str = "auto") -> FleetContents:
     """The nodes with GPUs, as a fleet's settings. Raises PoolUnavailable."""
+    if find_spec("ray") is None:
+        raise ModuleNotFoundError("No module named 'ray'", name="ray")
     return ray_fleet_of(await asyncio.to_thread(_nodes, address))
 
 
@@ -40,10 +46,25 @@ def ray_fleet_of(nodes: Iterable[Mapping[str, Any]]) -> FleetContents:
     return FleetContents(nodes=dict(sorted(there.items())))
 
 
-def _nodes(address: str) -> Sequence[Mapping[str, Any]]:
+@cache
+def _watcher(address: str) -> tuple[Apart, Lock]:
+    """Stays connected: a connection takes seconds. Apart, since Ray ends who is connected when it loses its
+    head; its process ends with ours."""
+    return Apart(f"the Ray cluster at {address}", _connect, address), Lock()
+
+
+def _connect(address: str) -> object:
     from services.actuator.ray_cluster import RayCluster  # noqa: PLC0415 - an extra
 
-    return RayCluster(address).nodes()
+    return RayCluster(address)
+
+
+def _nodes(address: str) -> Sequence[Mapping[str, Any]]:
+    watcher, turn = _watcher(address)
+    with turn:
+        watcher.reach()
+        nodes: Sequence[Mapping[str, Any]] = watcher.call("nodes")
+        return nodes
 
 
 def _host(node: Mapping[str, Any]) -> str:

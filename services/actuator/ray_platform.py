@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,8 @@ _CHARGE = TypeAdapter(Charge)
 _FACTS = TypeAdapter(WorkerFacts)
 _SEEN_WITHIN_S = 0.3
 _ENDED_WITHIN_S = 2.0
+_WAITS_AFTER_S = 5.0
+"""An actor that has not answered for this long, and was never known to be ready, waits for room."""
 
 log = structlog.get_logger()
 
@@ -49,6 +52,14 @@ class ActorSpec:
         """What one worker needs, in the autoscaler's words."""
         needed = {"GPU": self.gpus, "CPU": self.cpus, **self.resources}
         return {name: amount for name, amount in needed.items() if amount > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What an actor was asked, and when."""
+
+    ref: Any
+    at_s: float
 
 
 class RayCharges:
@@ -97,7 +108,7 @@ class RayPlatform:
         self._demanded = -1
         self._facts: dict[str, WorkerFacts] = {}
         self._actors: dict[str, Any] = {}
-        self._asked: dict[str, Any] = {}
+        self._asked: dict[str, _Question] = {}
         self._sights: dict[str, KeeperSight | None] = {}
         """None is an actor that is gone."""
         self._log = log.bind(job=job)
@@ -160,14 +171,18 @@ class RayPlatform:
         self._facts[worker.id] = worker
 
     def ask_to_leave(self, worker: str) -> None:
-        """SIGTERM; an actor that still waits for room has nobody to tell, and ends."""
+        """SIGTERM; an actor that still waits for room has nobody to tell, and ends.
+
+        Which of the two it is takes a moment to know when it was started by another controller: one that
+        trains, and may hold leases, is not ended for being slow to answer.
+        """
         actor = self._actors.get(worker)
         if actor is None:
             return
-        if self._sights.get(worker) is None:
-            self._cluster.end(actor)
-        else:
+        if self._sights.get(worker) is not None or self._facts[worker].ready_at_s is not None:
             actor.leave.remote()
+        elif worker not in self._asked or time.monotonic() - self._asked[worker].at_s > _WAITS_AFTER_S:
+            self._cluster.end(actor)
 
     def kill(self, worker: str) -> None:
         """SIGKILL to all that runs, then the end of the actor."""
@@ -206,8 +221,8 @@ class RayPlatform:
         for worker in self._facts:
             actor = self._actors.get(worker)
             if actor is not None and worker not in self._asked:
-                self._asked[worker] = actor.sight.remote()
-        waiting = {ref: worker for worker, ref in self._asked.items()}
+                self._asked[worker] = _Question(actor.sight.remote(), time.monotonic())
+        waiting = {question.ref: worker for worker, question in self._asked.items()}
         for ref in self._cluster.answered(list(waiting), within_s=_SEEN_WITHIN_S):
             worker = waiting[ref]
             del self._asked[worker]

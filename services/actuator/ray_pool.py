@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from services.actuator.charged_pool import ChargedPool
-from services.actuator.charged_supervision import ChargedSupervision
+from services.actuator.charged_supervision import ChargedSupervision, Supervising
 from services.actuator.crew import Crew
 from services.actuator.ray_cluster import RayCluster
 from services.actuator.ray_platform import ActorSpec, RayCharges, RayPlatform
+from services.actuator.supervision_apart import SupervisionApart
 from services.actuator.tending import Tending
 from services.control.types import PoolCapabilities
 
@@ -19,8 +20,9 @@ TENDING = Tending(poll_s=1.0)
 class RayPool(ChargedPool):
     """A `WorkerPool` of actors, each of which holds GPUs and runs the command of one worker.
 
-    The cluster's autoscaler is asked for as much as all pools want. Workers outlive the controller; what
-    becomes of them when the cluster's head restarts is as Ray was told.
+    The cluster's autoscaler is asked for as much as all pools want. Workers outlive the controller. A head
+    that restarts with Ray's fault tolerance keeps record and workers; one that starts anew has neither,
+    and the pool begins there with nothing.
     """
 
     def __init__(
@@ -34,15 +36,22 @@ class RayPool(ChargedPool):
         """Ray shares a GPU out by fractions; no other platform does."""
         return replace(super().capabilities(), fractional_gpus=True)
 
-    def _reach(self) -> ChargedSupervision:
-        cluster = RayCluster(self._address)
-        charges = RayCharges(cluster, self._job)
-        platform = RayPlatform(self._job, self._spec, cluster, charges)
-        crew = Crew(
-            self._job,
-            platform,
-            backoff=self._tending.backoff,
-            drain_s=self._tending.drain_s,
-            names=self._tending.names,
-        )
-        return ChargedSupervision(self._job, platform, charges, crew)
+    def _reach(self) -> Supervising:
+        """Apart: Ray ends every process that is connected to a cluster whose head it loses."""
+        what = f"the Ray cluster at {self._address}"
+        supervision = SupervisionApart(what, supervise, self._job, self._spec, self._address, self._tending)
+        try:
+            supervision.reach()
+        except BaseException:
+            supervision.close()
+            raise
+        return supervision
+
+
+def supervise(job: str, spec: ActorSpec, address: str, tending: Tending) -> ChargedSupervision:
+    """Connect this process to the cluster, and supervise from it. Raises PoolUnavailable."""
+    cluster = RayCluster(address)
+    charges = RayCharges(cluster, job)
+    platform = RayPlatform(job, spec, cluster, charges)
+    crew = Crew(job, platform, backoff=tending.backoff, drain_s=tending.drain_s, names=tending.names)
+    return ChargedSupervision(job, platform, charges, crew)

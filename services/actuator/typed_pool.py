@@ -35,6 +35,7 @@ class TypedPool:
             failures=sum(state.failures for state in states.values()),
             trouble="; ".join(f"{kind}: {state.trouble}" for kind, state in states.items() if state.trouble),
             by_type={kind: state.requested for kind, state in states.items()},
+            replacing=any(state.replacing for state in states.values()),
         )
 
     async def resize(self, request: PoolResize) -> None:

@@ -263,12 +263,12 @@ def _victims(seen: Observation, planned: int) -> tuple[str, ...]:
     """Who goes when the pool shrinks: first who does not train yet, then who stands by, then the youngest.
 
     Where the platform takes the highest numbers, those, so that they are the ones that drain;
-    where it does not tell whom it takes, nobody is named.
+    where it does not tell whom it takes, or replaces workers just now, nobody is named.
     """
     here = {seen.gpu_type} if seen.gpu_type else {w.gpu_type for w in seen.pool.workers}
     staying = [w for w in seen.pool.workers if w.phase in _LEAVES and w.gpu_type in here]
     surplus = len(staying) - planned
-    if surplus <= 0 or seen.victims is Victims.NONE:
+    if surplus <= 0 or seen.victims is Victims.NONE or seen.pool.replacing:
         return ()
     if seen.victims is Victims.HIGHEST:
         staying.sort(key=lambda w: (_number(w.id), w.id), reverse=True)

@@ -9,6 +9,10 @@ ControlError
 └── Rejected               the platform said no; a person must look
 """
 
+from __future__ import annotations
+
+from functools import partial
+
 
 class ControlError(Exception):
     """Anything that stops a tick in an expected way."""
@@ -35,8 +39,13 @@ class Fenced(ControlError):
 
     def __init__(self, what: str, *, token: int, newest: int) -> None:
         super().__init__(f"{what}: token {token} was superseded by {newest}; another controller leads")
+        self.what = what
         self.token = token
         self.newest = newest
+
+    def __reduce__(self) -> tuple[partial[Fenced], tuple[str]]:
+        """It may be raised in another process than the one that catches it."""
+        return partial(Fenced, token=self.token, newest=self.newest), (self.what,)
 
 
 class Rejected(ControlError):

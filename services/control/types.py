@@ -100,6 +100,8 @@ class PoolState:
     """What others let it shrink to: a disruption budget, or bounds of the platform's own."""
     most: int | None = None
     """What others let it grow to, likewise; None is no such limit."""
+    replacing: bool = False
+    """The platform replaces workers on its own account, by a new version: whom it takes is its choice."""
 
     def towards(self, gpu_type: str) -> PoolState:
         """The same to a job that is on this type, or moves there: what it asked for elsewhere is leaving.

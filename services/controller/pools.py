@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from services.actuator.backoff import Backoff
 from services.actuator.kubernetes_access import Access, find_access
@@ -19,29 +20,45 @@ from services.control.errors import PoolUnavailable
 from services.control.ports import WorkerPool
 from services.settings.pool import PoolSettings
 
+if TYPE_CHECKING:
+    from services.actuator.kubernetes_place import KubernetesPlace
+
 _INSTALLED_WORKER = ("penstock", "worker", "--job", "{job}", "--worker-id", "{worker}")
 
 
 @asynccontextmanager
 async def open_pool(
-    name: str, pool: PoolSettings, *, own_worker: Sequence[str], owned: bool, wishes: Wishes
+    name: str,
+    pool: PoolSettings,
+    *,
+    own_worker: Sequence[str],
+    owned: bool,
+    wishes: Wishes,
+    leases: bool = False,
 ) -> AsyncIterator[WorkerPool]:
     """The pool of job `name`, closed with the context. Workers go on unless they are owned.
 
     `own_worker` is the command of Penstock's own worker on this machine, `wishes` is where KEDA's
-    sizes are left. Raises PoolUnavailable.
+    sizes are left, `leases` whether workers hold some, which they need time to give back. Raises
+    PoolUnavailable.
     """
     if pool.by_gpu_type:
-        async with _pools_by_type(name, pool, own_worker=own_worker, owned=owned, wishes=wishes) as pools:
-            yield pools
-        return
-    async with _one_pool(name, pool, own_worker=own_worker, owned=owned, wishes=wishes) as only:
-        yield only
+        pools = _pools_by_type(name, pool, own_worker=own_worker, owned=owned, wishes=wishes, leases=leases)
+    else:
+        pools = _one_pool(name, pool, own_worker=own_worker, owned=owned, wishes=wishes, leases=leases)
+    async with pools as opened:
+        yield opened
 
 
 @asynccontextmanager
 async def _pools_by_type(
-    job: str, pool: PoolSettings, *, own_worker: Sequence[str], owned: bool, wishes: Wishes
+    job: str,
+    pool: PoolSettings,
+    *,
+    own_worker: Sequence[str],
+    owned: bool,
+    wishes: Wishes,
+    leases: bool,
 ) -> AsyncIterator[WorkerPool]:
     """A pool for each GPU type: each keeps its own account, and its workers have names of their own."""
     async with AsyncExitStack() as stack:
@@ -59,6 +76,7 @@ async def _pools_by_type(
                 installed=_for_job(_INSTALLED_WORKER, job),
                 owned=owned,
                 wishes=wishes,
+                leases=leases,
                 names=slug,
             )
             pools[kind] = await stack.enter_async_context(opened)
@@ -86,6 +104,7 @@ async def _one_pool(
     own_worker: Sequence[str],
     owned: bool,
     wishes: Wishes,
+    leases: bool,
     installed: Sequence[str] = _INSTALLED_WORKER,
     names: str = "w",
 ) -> AsyncIterator[WorkerPool]:
@@ -98,7 +117,7 @@ async def _one_pool(
         async with _ray_pool(name, pool, installed, names) as actors:
             yield actors
     elif pool.kind in ("kubernetes", "keda"):
-        async with _pods(name, pool, wishes) as pods:
+        async with _pods(name, pool, wishes, leases=leases) as pods:
             yield pods
     else:
         async with ProcessPool(
@@ -157,14 +176,26 @@ async def _ray_pool(
 
 
 @asynccontextmanager
-async def _pods(name: str, pool: PoolSettings, wishes: Wishes) -> AsyncIterator[WorkerPool]:
+async def _pods(name: str, pool: PoolSettings, wishes: Wishes, *, leases: bool) -> AsyncIterator[WorkerPool]:
     try:
         from services.actuator.keda_pool import KedaPool  # noqa: PLC0415 - an extra
-        from services.actuator.kubernetes_place import KubernetesPlace  # noqa: PLC0415
         from services.actuator.kubernetes_pool import KubernetesPool  # noqa: PLC0415
-        from services.actuator.kubernetes_target import TargetSpec  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _extra_missing(name, error, extra="kubernetes") from error
+    place = pods_place(name, pool, leases=leases)
+    if pool.kind == "keda":
+        async with KedaPool(name, place, wishes) as pulled:
+            yield pulled
+    else:
+        async with KubernetesPool(name, place) as set_by_us:
+            yield set_by_us
+
+
+def pods_place(name: str, pool: PoolSettings, *, leases: bool) -> KubernetesPlace:
+    """Which pods are the job's, and how they are reached."""
+    from services.actuator.kubernetes_place import KubernetesPlace  # noqa: PLC0415 - an extra
+    from services.actuator.kubernetes_target import TargetSpec  # noqa: PLC0415
+
     settings = pool.kubernetes
     target = TargetSpec(
         settings.name or name,
@@ -177,13 +208,7 @@ async def _pods(name: str, pool: PoolSettings, wishes: Wishes) -> AsyncIterator[
     def access() -> Access:
         return find_access(settings.kubeconfig, settings.context)
 
-    place = KubernetesPlace(target, access, settings.namespace)
-    if pool.kind == "keda":
-        async with KedaPool(name, place, wishes) as pulled:
-            yield pulled
-    else:
-        async with KubernetesPool(name, place) as set_by_us:
-            yield set_by_us
+    return KubernetesPlace(target, access, settings.namespace, drain_s=pool.drain_s if leases else 0.0)
 
 
 def _tending(pool: PoolSettings, usual: Tending, names: str) -> Tending:

@@ -16,6 +16,7 @@ from services.clock import SystemClock
 from services.control.errors import StateUnavailable
 from services.control.loop import Ports
 from services.control.ports import WorkerPool
+from services.control.types import Shuffle
 from services.controller.metering import Metering
 from services.controller.pools import open_pool
 from services.controller.views.forecast import ModelScore, TrainingView
@@ -150,7 +151,14 @@ class LiveWiring:
                 )
             )
             own, owned = self._own_worker(), self._owned
-            opened = open_pool(name, job.pool, own_worker=own, owned=owned, wishes=self.wishes)
+            opened = open_pool(
+                name,
+                job.pool,
+                own_worker=own,
+                owned=owned,
+                wishes=self.wishes,
+                leases=job.shuffle.mode is Shuffle.LEASES,
+            )
             pool = await stack.enter_async_context(opened)
             forecasts = await stack.enter_async_context(self._forecasts.open(name, job.forecast))
             yield Ports(

@@ -10,8 +10,8 @@ from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from services.actuator.kubernetes_access import find_access
 from services.control.errors import PoolUnavailable
+from services.doctor.clusters import check_pods, check_ray
 from services.doctor.finding import Finding, Verdict
 from services.settings import JobSettings, Settings
 
@@ -48,15 +48,18 @@ def _installed(name: str) -> bool:
 def check_pools(settings: Settings) -> Iterator[Finding]:
     """Whether the workers of each job can be started where they should."""
     for name, job in _each_pool(settings):
+        what = f"pool of {name}"
         if job.pool.kind == "process":
             yield _command(name, job)
             yield _run_dir(name, job)
         elif job.pool.kind == "docker":
             yield _engine(name, job)
         elif job.pool.kind in ("kubernetes", "keda"):
-            yield _cluster(name, job)
+            yield check_pods(what, name, job)
+        elif job.pool.kind == "ray":
+            yield check_ray(what, name, job)
         else:
-            yield Finding(f"pool of {name}", Verdict.OK, "recommend: decisions are recorded, nothing starts")
+            yield Finding(what, Verdict.OK, "recommend: decisions are recorded, nothing starts")
 
 
 def _each_pool(settings: Settings) -> Iterator[tuple[str, JobSettings]]:
@@ -95,19 +98,6 @@ def _engine(name: str, job: JobSettings) -> Finding:
         remedy = f"docker pull {image}, or correct jobs.{name}.pool.docker.image"
         return Finding(what, Verdict.WRONG, f"the Docker engine has no image {image}", remedy)
     return Finding(what, Verdict.OK, f"the Docker engine answers and has the image {image}")
-
-
-def _cluster(name: str, job: JobSettings) -> Finding:
-    what, settings = f"pool of {name}", job.pool.kubernetes
-    if not _installed("httpx2"):
-        remedy = "pip install 'penstock[kubernetes]'"
-        return Finding(what, Verdict.WRONG, "the package httpx2 is not installed", remedy)
-    try:
-        access = find_access(settings.kubeconfig, settings.context)
-    except PoolUnavailable as error:
-        return Finding(what, Verdict.WRONG, str(error), f"set jobs.{name}.pool.kubernetes.kubeconfig")
-    target = f"{settings.kind} {settings.name or name} in namespace {settings.namespace or access.namespace}"
-    return Finding(what, Verdict.OK, f"{target} at {access.server}")
 
 
 def _run_dir(name: str, job: JobSettings) -> Finding:

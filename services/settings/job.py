@@ -241,6 +241,17 @@ class JobSettings(SettingsGroup):
             )
         return self
 
+    @model_validator(mode="after")
+    def _leases_lapse_before_a_worker_is_ended(self) -> Self:
+        """Whoever answers gives its leases back before `drain_s`; whoever does not has lost them by then."""
+        drain_s, ttl_s = self.pool.drain_s, self.shuffle.lease_ttl_s
+        if self.shuffle.mode is Shuffle.LEASES and drain_s < ttl_s:
+            raise ValueError(
+                f"pool.drain_s ({drain_s:g}) is below shuffle.lease_ttl_s ({ttl_s:g}): a worker would be "
+                "ended while it holds leases; raise the one or lower the other"
+            )
+        return self
+
     @property
     def workers_unstale_max(self) -> int | None:
         """The most workers whose gradients are fresh enough; None where that is no matter."""

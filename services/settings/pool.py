@@ -100,7 +100,8 @@ class PoolSettings(SettingsGroup):
     run_dir: Path = Path(".penstock")
     """Where the pool keeps the pids and logs of its workers, so that a restarted controller finds them."""
     drain_s: PositiveFloat = 30.0
-    """A worker asked to leave is killed after this long."""
+    """A worker asked to leave is killed after this long: with leases, no less than `shuffle.lease_ttl_s`.
+    Pods have their own `terminationGracePeriodSeconds`, which must be as long."""
     backoff_max_s: PositiveFloat = 60.0
     """The longest wait before a worker that keeps dying is started again."""
     docker: DockerSettings = DockerSettings()

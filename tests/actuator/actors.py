@@ -32,16 +32,16 @@ def lacking() -> str:
 @contextmanager
 def ray_cluster() -> Iterator[Any]:
     """A head without GPUs and two nodes with some."""
+    import ray
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 16, "num_gpus": 0})
     for _ in range(2):
         cluster.add_node(num_cpus=16, num_gpus=GPUS_PER_NODE)
     try:
+        ray.init(cluster.address, namespace="penstock", log_to_driver=False)  # for ourselves
         yield cluster
     finally:
-        import ray
-
         ray.shutdown()
         cluster.shutdown()
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from math import inf
 
+import yaml
+
 from services.actuator.keda_pool import KedaPool
 from services.actuator.kubernetes_access import Access, Token
 from services.actuator.kubernetes_place import KubernetesPlace
@@ -36,6 +38,19 @@ def workload(name: str, *, replicas: int = 0) -> Thing:
     }
 
 
+def kubeconfig(server: ApiServer) -> str:
+    """A file that names this server, as YAML."""
+    context = {"cluster": "c", "user": "u", "namespace": NAMESPACE}
+    return yaml.safe_dump(
+        {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": context}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}],
+            "users": [{"name": "u", "user": {"token": "secret"}}],
+        }
+    )
+
+
 @cache
 def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
@@ -51,11 +66,11 @@ class ClusterRig:
     def __post_init__(self) -> None:
         self.pool = self.another()
 
-    def another(self) -> KubernetesPool:
+    def another(self, *, drain_s: float = 0.0) -> KubernetesPool:
         """One more controller's pool on the same target, not open yet."""
         server = f"http://127.0.0.1:{self.server.port}"
         access = Access(server, NAMESPACE, _tls(), Token(lambda: ("secret", inf)))
-        return KubernetesPool("ads", KubernetesPlace(self.target, lambda: access))
+        return KubernetesPool("ads", KubernetesPlace(self.target, lambda: access, drain_s=drain_s))
 
     @property
     def replicas(self) -> int:

@@ -16,6 +16,7 @@ import yaml
 
 from services.actuator.kubernetes_access import Access, Token, find_access
 from services.actuator.kubernetes_api import Conflict, KubernetesApi, NotThere, Object
+from services.actuator.kubernetes_mirror import Mirror
 from services.actuator.kubernetes_place import KubernetesPlace
 from services.actuator.kubernetes_pool import KubernetesPool
 from services.actuator.kubernetes_target import TargetSpec
@@ -82,6 +83,24 @@ class PlaneRig:
     async def scale_by_hand(self, replicas: int) -> None:
         """As `kubectl scale` does."""
         await self.admin.patch(f"{self.workloads}/ads/scale", {"spec": {"replicas": replicas}})
+
+    @asynccontextmanager
+    async def replica_sets(self) -> AsyncIterator[list[int]]:
+        """How many pods all ReplicaSets together were told to have, after each change of one of them."""
+        totals: list[int] = []
+        mirror = Mirror(
+            self.admin,
+            f"/apis/apps/v1/namespaces/{self.namespace}/replicasets",
+            lambda found: int(found["spec"]["replicas"]),
+            changed=lambda _before, _after: totals.append(sum(mirror.objects.values())),
+        )
+        following = asyncio.create_task(mirror.follow())
+        await mirror.listed.wait()
+        try:
+            yield totals
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
 
     async def clear(self) -> None:
         if self.target.ref.group == "apps":

@@ -87,7 +87,8 @@ class Controllers:
         self._order[pod] = len(self._order)
         labels = workload["spec"]["template"]["metadata"]["labels"]
         metadata = {"name": pod, "namespace": NAMESPACE, "labels": labels}
-        self.store.put(PODS, {"metadata": metadata, "spec": {}, "status": {"phase": "Pending"}})
+        spec = workload["spec"]["template"].get("spec") or {}
+        self.store.put(PODS, {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
 
     def _schedule(self) -> None:
         used = sum("nodeName" in pod["spec"] for pod in self._live())
@@ -96,7 +97,7 @@ class Controllers:
                 continue
             if used < self.gpus:
                 used += 1
-                self.store.put(PODS, {**pod, "spec": {"nodeName": "gpu-1"}})
+                self.store.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "gpu-1"}})
                 self._later(self.ready_after_s, self._get_ready, pod["metadata"]["name"])
             else:
                 why = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."

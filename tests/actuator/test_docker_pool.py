@@ -103,6 +103,16 @@ async def test_a_worker_that_ignores_sigterm_is_killed_after_its_time(rig: Docke
         assert (await until(pool, settled(0), "an empty pool", within_s=90.0)).failures == 0
 
 
+async def test_whoever_else_stops_a_container_gives_it_the_same_time(rig: DockerRig) -> None:
+    async with rig.another(drain_s=12.5) as pool:
+        await pool.resize(ask(1))
+        await until(pool, settled(1), "one ready worker", within_s=90.0)
+
+        config = rig.engine._api.inspect_container(rig.containers()["w-1"])["Config"]
+
+    assert config["StopTimeout"] == 13
+
+
 async def test_draining_is_told_by_the_containers_name_to_every_controller(rig: DockerRig) -> None:
     async with rig.another("ignores-sigterm") as pool:
         await pool.resize(ask(1))

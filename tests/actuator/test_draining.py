@@ -7,9 +7,12 @@ import signal
 from collections.abc import Callable
 
 import psutil
+import pytest
 
 from services.actuator.moment import Moment
 from services.control.types import WorkerPhase
+from services.settings import JobSettings
+from shuffler.ledger import Ledger, Terms
 from tests.actuator.bench import Bench
 from tests.actuator.rigs import ids
 from tests.waiting import eventually
@@ -34,6 +37,34 @@ def test_a_worker_that_ignores_sigterm_is_killed_after_its_time(bench: Benches) 
 
     state = one.until(lambda state: len(state.workers) == 1, "the stubborn one is gone")
     assert (state.ready, state.failures) == (1, 0)
+
+
+@pytest.mark.parametrize("ttl_s", [2.0, 15.0, 45.0])
+def test_a_worker_that_fell_silent_is_not_ended_before_its_leases_have_lapsed(
+    bench: Benches, ttl_s: float
+) -> None:
+    """With the shortest drain time that the settings allow."""
+    job = JobSettings.model_validate(
+        {"topic": "ads", "pool": {"drain_s": ttl_s}, "shuffle": {"lease_ttl_s": ttl_s}}
+    )
+    one = bench("ignores-sigterm", drain_s=job.pool.drain_s)
+    ready(one, 2)
+    silent = next(record.process.pid for record in one.files.records() if record.facts.id == "w-2")
+    ledger = Ledger(Terms(ttl_s=job.shuffle.lease_ttl_s))
+    ledger.open({0: 0}, now_s=one.now.wall_s)
+    ledger.extend({0: 1_000}, now_s=one.now.wall_s)
+    assert ledger.acquire("w-2", samples=100, prefer=(), now_s=one.now.wall_s)
+
+    one.ask(1, remove=("w-2",))
+    one.look()
+    while ledger.leases():
+        assert psutil.Process(silent).status() != psutil.STATUS_ZOMBIE, "it was killed with a lease"
+        one.forward(ttl_s / 8)
+        one.look()
+        ledger.renew("w-1", now_s=one.now.wall_s)
+        ledger.expire(now_s=one.now.wall_s)
+
+    assert one.until(lambda state: len(state.workers) == 1, "it is gone").failures == 0
 
 
 def test_growing_while_some_drain_starts_new_ones(bench: Benches) -> None:

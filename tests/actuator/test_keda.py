@@ -19,7 +19,7 @@ from services.actuator.keda_scaler import KedaScaler
 from services.actuator.keda_server import ScalerTls, ScalerUnavailable, serve_scaler
 from services.actuator.kubernetes_target import TargetSpec
 from services.actuator.wish import MemoryWishes, Wish
-from services.control.errors import Fenced, StateUnavailable
+from services.control.errors import Fenced, Rejected, StateUnavailable
 from services.control.types import Victims
 from services.controller.scaler import scaler_served
 from services.settings.root import KedaSettings, RedisSettings
@@ -261,6 +261,24 @@ async def test_a_resize_is_a_wish_and_the_pods_are_read_from_kubernetes() -> Non
         assert state.trouble.startswith("no ScaledObject sizes Deployment ads")
         with pytest.raises(Fenced):
             await pool.resize(ask(5, fence=1))
+
+
+async def test_no_smaller_size_is_wished_for_where_pods_would_be_killed_before_they_have_drained() -> None:
+    wishes = MemoryWishes()
+    async with api_server() as server:
+        target = workload("ads", replicas=3)
+        target["spec"]["template"]["spec"] = {"terminationGracePeriodSeconds": 10}
+        server.store.put(DEPLOYMENTS, target)
+        place = replace(ClusterRig(server, TargetSpec("ads")).pool._place, drain_s=30.0)
+        async with KedaPool("ads", place, wishes) as pool:
+            with pytest.raises(Rejected, match=r"get 10 s to leave and pool\.drain_s is 30"):
+                await pool.resize(ask(2))
+            await pool.resize(ask(5))
+            with pytest.raises(Rejected, match="terminationGracePeriodSeconds"):
+                await pool.resize(ask(4))
+
+            state = await pool.observe()
+    assert (state.requested, "get 10 s to leave" in state.trouble) == (5, True)
 
 
 async def test_the_bounds_of_the_scaled_object_are_those_of_the_pool() -> None:

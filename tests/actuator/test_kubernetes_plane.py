@@ -76,21 +76,47 @@ async def test_a_concurrent_kubectl_scale_ends_at_one_size_and_ours_when_asked_a
     assert state.trouble == ""
 
 
-async def test_a_resize_beside_a_rollout_ends_at_the_right_size_and_loses_nobody(rig: PlaneRig) -> None:
-    # All at once: where each pod takes a minute to be ready, one by one would take ten.
-    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 0}}
+async def begin_rollout(rig: PlaneRig, *, workers: int) -> set[str]:
+    """As many ready workers, which a rollout begins to replace one by one, by a surge of one."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     await rig.admin.patch(f"{rig.workloads}/ads", {"spec": {"strategy": strategy}})
-    await rig.pool.resize(ask(4))
-    before = ids(await rig.until(settled(4), "four ready workers"), WorkerPhase.READY)
-
-    def renewed(state: PoolState) -> bool:
-        return settled(6)(state) and before.isdisjoint(ids(state, WorkerPhase.READY))
-
+    await rig.pool.resize(ask(workers))
+    before = ids(await rig.until(settled(workers), "ready workers"), WorkerPhase.READY)
     template = {"metadata": {"annotations": {"version": "2"}}}
     await rig.admin.patch(f"{rig.workloads}/ads", {"spec": {"template": template}})
-    await rig.pool.resize(ask(6))
+    return before
 
-    assert (await rig.until(renewed, "six of the new version")).failures == 0
+
+async def test_a_pool_that_grows_in_a_rollout_keeps_to_the_surge_and_loses_nobody(rig: PlaneRig) -> None:
+    async with rig.replica_sets() as totals:
+        before, seen = await begin_rollout(rig, workers=4), []
+        await rig.pool.resize(ask(6))
+
+        def renewed(state: PoolState) -> bool:
+            seen.append(state)
+            renewed = settled(6)(state) and before.isdisjoint(ids(state, WorkerPhase.READY))
+            return renewed and not state.replacing
+
+        assert (await rig.until(renewed, "six of the new version")).failures == 0
+
+    assert max(totals) == 7, "six, and a surge of one"
+    assert {state.requested for state in seen} == {6}, "the surge is nothing that was asked for"
+    assert min(state.ready for state in seen) >= 4
+    assert any(state.replacing for state in seen)
+
+
+async def test_a_pool_that_shrinks_in_a_rollout_keeps_to_the_surge_and_loses_nobody(rig: PlaneRig) -> None:
+    async with rig.replica_sets() as totals:
+        before = await begin_rollout(rig, workers=5)
+        await rig.until(lambda state: state.replacing, "the rollout")
+        await rig.pool.resize(ask(2, remove=tuple(sorted(before))[:3]))
+
+        def renewed(state: PoolState) -> bool:
+            return settled(2)(state) and before.isdisjoint(ids(state, WorkerPhase.READY))
+
+        assert (await rig.until(renewed, "two of the new version")).failures == 0
+
+    assert max(totals) == 6, "five, and a surge of one"
 
 
 async def test_of_two_controllers_that_ask_at_once_the_newer_wins(rig: PlaneRig) -> None:

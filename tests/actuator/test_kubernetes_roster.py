@@ -57,6 +57,7 @@ def a_pod(name: str, created_at_s: float) -> Pod:
         node="",
         gpu_type="",
         deletion_cost="",
+        grace_s=30.0,
         why="",
     )
 

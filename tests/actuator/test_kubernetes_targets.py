@@ -14,7 +14,7 @@ from services.control.types import Victims, WorkerPhase
 from tests.actuator.clusters import HPAS, ClusterRig, cluster_rig, workload
 from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE, PODS
 from tests.actuator.kubernetes_server import api_server
-from tests.actuator.rigs import ask, ids, refusal, settled
+from tests.actuator.rigs import ask, ids, refusal, settled, until
 from tests.waiting import eventually_async
 
 SCALED_OBJECTS = f"/apis/keda.sh/v1alpha1/namespaces/{NAMESPACE}/scaledobjects"
@@ -197,6 +197,82 @@ async def test_a_disruption_budget_is_a_floor_and_a_percentage_is_none() -> None
             assert "PodDisruptionBudget keep keeps at least 3 pods and 1 were asked for" in told
             await rig.pool.resize(ask(4))
             assert (await rig.pool.observe()).trouble == ""
+
+
+def hurried(grace_s: int) -> dict[str, Any]:
+    """A Deployment of three pods that get so long to leave."""
+    made = workload("ads", replicas=3)
+    made["spec"]["template"]["spec"] = {"terminationGracePeriodSeconds": grace_s}
+    return made
+
+
+async def test_pods_that_would_be_killed_before_they_have_drained_are_not_sent_away() -> None:
+    async with api_server() as server:
+        server.store.put(DEPLOYMENTS, hurried(29))
+        server.controllers.reconcile()
+        rig = ClusterRig(server, TargetSpec("ads"))
+        async with rig.another(drain_s=30.0) as pool:
+            told = (await pool.observe()).trouble
+            with pytest.raises(Rejected) as refused:
+                await pool.resize(ask(2))
+            assert rig.replicas == 3
+            await pool.resize(ask(4))
+            assert rig.replicas == 4, "growing takes nobody's leases"
+
+        assert told == str(refused.value)
+        assert "get 29 s to leave and pool.drain_s is 30" in told
+        assert "raise their terminationGracePeriodSeconds, or lower pool.drain_s" in told
+
+
+async def test_pods_that_get_as_long_as_a_worker_may_need_are_sent_away() -> None:
+    async with api_server() as server:
+        server.store.put(DEPLOYMENTS, hurried(30))
+        server.controllers.reconcile()
+        rig = ClusterRig(server, TargetSpec("ads"))
+        async with rig.another(drain_s=30.0) as pool:
+            await pool.resize(ask(2))
+
+            assert (await pool.observe()).trouble == ""
+        assert rig.replicas == 2
+
+
+async def test_pods_of_an_older_template_count_until_they_are_gone() -> None:
+    async with api_server() as server:
+        server.store.put(DEPLOYMENTS, hurried(5))
+        server.controllers.reconcile()
+        mended = server.store.get(DEPLOYMENTS, "ads")
+        mended["spec"]["template"]["spec"] = {"terminationGracePeriodSeconds": 60}
+        server.store.put(DEPLOYMENTS, mended)
+        rig = ClusterRig(server, TargetSpec("ads"))
+        async with rig.another(drain_s=30.0) as pool:
+            with pytest.raises(Rejected, match="get 5 s to leave"):
+                await pool.resize(ask(2))
+            for pod in list(server.store.things[PODS]):
+                server.controllers.lose(pod)
+            await until(pool, lambda state: not state.trouble, "pods of the new template")
+
+            await pool.resize(ask(2))
+
+        assert rig.replicas == 2
+
+
+async def test_while_a_rollout_replaces_pods_nobody_is_chosen_to_leave(rig: ClusterRig) -> None:
+    await rig.pool.resize(ask(4))
+    await rig.until(settled(4), "four ready workers")
+    (first, *_) = sorted(rig.server.store.things[PODS])
+
+    def roll(**status: int) -> None:
+        target = rig.server.store.get(DEPLOYMENTS, "ads")
+        rig.server.store.put(DEPLOYMENTS, {**target, "status": status})
+
+    roll(replicas=5)  # a surge of one, and none of the new version has been counted yet
+    await rig.until(lambda state: state.replacing, "the rollout")
+    await rig.pool.resize(ask(3, remove=(first,)))
+    await rig.until(settled(3), "three ready workers")
+    assert not [write for write in rig.server.writes() if PODS in write], "its pods are not marked"
+
+    roll(replicas=3, updatedReplicas=3)
+    await rig.until(lambda state: not state.replacing, "its end")
 
 
 async def test_a_target_that_is_not_there_is_told() -> None:

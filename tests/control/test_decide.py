@@ -119,6 +119,19 @@ def test_shrinking_takes_whom_the_platform_will_take() -> None:
     assert removed(Victims.NONE) == ()
 
 
+@pytest.mark.parametrize("rate", [200, 500])
+def test_nobody_is_named_to_leave_while_the_platform_replaces_workers_itself(rate: float) -> None:
+    """Four were asked for, and a rollout has two more there: neither growing nor shrinking names any."""
+    seen = an_observation(rate=rate, pool=replace(a_pool(6), requested=4, replacing=True))
+
+    decision = decide(seen, ControlState(planned=4), a_policy(options={"settle_s": 0, "utilisation": 1}))
+
+    assert decision.resize is not None
+    assert (decision.resize.workers, decision.resize.remove) == (rate / 100, ())
+    assert decision.assignment is not None
+    assert len(decision.assignment.workers()) == 6, "all that are there train"
+
+
 def test_workers_that_leave_lose_their_partitions_in_the_same_decision() -> None:
     seen = an_observation(rate=200, pool=a_pool(4))
 

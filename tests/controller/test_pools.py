@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from services.actuator import ProcessPool, RecommendPool
 from services.actuator.kubernetes_pool import KubernetesPool
@@ -14,8 +13,8 @@ from services.control.errors import PoolUnavailable
 from services.control.types import PoolResize
 from services.controller.pools import open_pool
 from services.settings.pool import PoolSettings, TypePoolSettings
-from tests.actuator.clusters import workload
-from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE
+from tests.actuator.clusters import kubeconfig, workload
+from tests.actuator.kubernetes_controllers import DEPLOYMENTS
 from tests.actuator.kubernetes_server import api_server
 from tests.actuator.processes import FAKE_WORKER
 from tests.actuator.rigs import ask, settled, until
@@ -38,13 +37,7 @@ async def test_a_pool_that_recommends() -> None:
 async def test_pods_are_reached_by_the_kubeconfig_of_the_settings(tmp_path: Path) -> None:
     async with api_server() as server:
         server.store.put(DEPLOYMENTS, workload("ads"))
-        config = {
-            "current-context": "here",
-            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": NAMESPACE}}],
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}],
-            "users": [{"name": "u", "user": {"token": "secret"}}],
-        }
-        (tmp_path / "config").write_text(yaml.safe_dump(config), encoding="utf-8")
+        (tmp_path / "config").write_text(kubeconfig(server), encoding="utf-8")
         settings = PoolSettings.model_validate(
             {"kind": "kubernetes", "kubernetes": {"kubeconfig": tmp_path / "config"}}
         )

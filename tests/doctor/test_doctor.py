@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from services.cli.main import app
+from services.doctor.clusters import check_pods, check_ray
+from services.doctor.finding import Verdict
+from services.settings import JobSettings
+from tests.actuator import actors
+from tests.actuator.clusters import kubeconfig, workload
+from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NAMESPACE
+from tests.actuator.kubernetes_server import api_server
 from tests.servers.kafka import KafkaUnderTest
 
 
@@ -86,3 +96,52 @@ def test_a_docker_engine_that_does_not_answer(config: Path) -> None:
 
     assert "the Docker engine does not answer" in found["pool of clicks"]["detail"]
     assert found["pool of clicks"]["remedy"] == "start it, or set jobs.clicks.pool.docker.url"
+
+
+@asynccontextmanager
+async def a_cluster(directory: Path, *, grace_s: int) -> AsyncIterator[Path]:
+    """A Deployment whose pods get so long to leave; settings of a job on it."""
+    async with api_server() as server:
+        target = workload("clicks")
+        target["spec"]["template"]["spec"] = {"terminationGracePeriodSeconds": grace_s}
+        server.store.put(DEPLOYMENTS, target)
+        (directory / "kubeconfig").write_text(kubeconfig(server), encoding="utf-8")
+        yield directory / "kubeconfig"
+
+
+def a_job_on_pods(config: Path) -> JobSettings:
+    pool = {"kind": "kubernetes", "drain_s": 40.0, "kubernetes": {"kubeconfig": str(config)}}
+    return JobSettings.model_validate({"topic": "clicks", "pool": pool})
+
+
+async def test_a_deployment_that_is_there_is_well(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path, grace_s=40) as config:
+        found = await asyncio.to_thread(check_pods, "pool", "clicks", a_job_on_pods(config))
+
+    assert found.verdict is Verdict.OK
+    assert found.detail.startswith(f"Deployment clicks in namespace {NAMESPACE} at http://127.0.0.1:")
+
+
+async def test_pods_that_get_too_little_time_to_leave_are_told(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path, grace_s=39) as config:
+        found = await asyncio.to_thread(check_pods, "pool", "clicks", a_job_on_pods(config))
+
+    assert found.verdict is Verdict.WRONG
+    assert "get 39 s to leave and pool.drain_s is 40" in found.detail
+
+
+async def test_a_deployment_that_is_not_there_is_told(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path, grace_s=40) as config:
+        found = await asyncio.to_thread(check_pods, "pool", "other", a_job_on_pods(config))
+
+    assert found.verdict is Verdict.WRONG
+    assert 'deployments "other" not found' in found.detail
+
+
+@pytest.mark.skipif(not actors.lacking(), reason="where ray is installed, it is asked")
+def test_a_ray_pool_without_ray_is_told() -> None:
+    job = JobSettings.model_validate({"topic": "clicks", "pool": {"kind": "ray"}})
+
+    found = check_ray("pool", "clicks", job)
+
+    assert (found.verdict, found.remedy) == (Verdict.WRONG, "pip install 'penstock[ray]'")

@@ -91,13 +91,13 @@ def typed(**pool: Any) -> JobSettings:
 def test_a_pool_for_each_type_is_the_jobs_pool_with_what_differs() -> None:
     job = typed(
         kind="kubernetes",
-        drain_s=7.0,
+        drain_s=70.0,
         by_gpu_type={"a100": {"kubernetes": {"name": "a"}}, "t4": {"kubernetes": {"name": "t"}}},
     )
 
     pool = job.pool.of_type("t4")
 
-    assert (pool.kind, pool.kubernetes.name, pool.drain_s, pool.by_gpu_type) == ("kubernetes", "t", 7.0, {})
+    assert (pool.kind, pool.kubernetes.name, pool.drain_s, pool.by_gpu_type) == ("kubernetes", "t", 70.0, {})
     assert job.standing("clicks").gpu_types == ("a100", "t4")
 
 

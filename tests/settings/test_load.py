@@ -71,6 +71,10 @@ def test_a_misspelt_variable_is_refused(config: Path, monkeypatch: pytest.Monkey
             "jobs: {clicks: {topic: clicks, scaling: {workers_min: 9, workers_max: 3}}}",
             "workers_min (9) is above workers_max (3)",
         ),
+        (
+            "jobs: {clicks: {topic: clicks, pool: {drain_s: 5}}}",
+            "pool.drain_s (5) is below shuffle.lease_ttl_s (15)",
+        ),
         ("jobs: {clicks: {}}", "jobs.clicks.topic: is required"),
         ("jobs: {Clicks!: {topic: clicks}}", "jobs.Clicks!"),
         ("jobs:\n  clicks: {topic: a}\n  clicks: {topic: b}", "'clicks' is given twice"),
@@ -100,6 +104,12 @@ def test_all_mistakes_are_told_at_once(config: Path) -> None:
     assert "2 mistake(s)" in told
     assert "api.port" in told
     assert "jobs.a.slo.fresh_within_s" in told
+
+
+def test_without_leases_a_worker_may_be_ended_as_soon_as_one_likes(config: Path) -> None:
+    config.write_text("jobs: {a: {topic: t, shuffle: {mode: group}, pool: {drain_s: 5}}}", encoding="utf-8")
+
+    assert load_settings(config).jobs["a"].pool.drain_s == 5.0
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
