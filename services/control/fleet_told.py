@@ -70,9 +70,11 @@ class Told:
         return {kind: standing.gpus(count) for kind, count in workers.items()}
 
     def leaving(self) -> dict[str, int]:
-        """By type, workers that it will give up: what it still has of others than the one it was given."""
+        """By type, workers that it will give up: what it has of others than it was given, or waits for."""
         word = self.word
-        return word.leaving if self.kind == word.kind else {word.kind: word.decision.requested}
+        if self.kind != word.kind or self.awaited:
+            return {word.kind: word.decision.requested}
+        return word.leaving
 
     def sitting(self) -> Sitting:
         """As the cells of its guarantee see it."""
