@@ -1,4 +1,4 @@
-"""Jobs that can only change GPU types with each other in a full fleet: one gives way, and no promise breaks."""
+"""Jobs that can only change GPU types with each other in a full fleet: one gives way, no promise breaks."""
 
 from __future__ import annotations
 
