@@ -12,6 +12,7 @@ from estimator.situation import Slo
 from services.control.explained import heeded
 from services.control.fleet_book import FleetBook
 from services.control.fleet_cells import Scattered, Sitting
+from services.control.fleet_packing import Packing
 from services.control.fleet_relocation import Relocation
 from services.control.fleet_told import FleetTerms, Grant, Told
 from services.control.fleet_wish import Word, curve_of, kinds_for, wish_of
@@ -43,6 +44,7 @@ class FleetShare:
         self._interval_s = interval_s
         self._book = FleetBook(terms.budget.gpus)
         self._relocation = Relocation(self._book, interval_s=interval_s)
+        self._packing = Packing(self._book, interval_s=interval_s)
         self._neighbours = Neighbours()
         self._scattered = Scattered()
         self._since_s: float | None = None
@@ -97,7 +99,18 @@ class FleetShare:
         self._book.tell(decision.job, Told(word, decision.requested, kind, loan, awaited))
         granted = self._beside(word, self._granted(word))
         self._hold(decision, granted)
-        return None if not granted.gpu_type and granted.workers >= decision.planned else granted
+        return self._placed(word, granted)
+
+    def _placed(self, word: Word, granted: Grant) -> Grant | None:
+        """With who goes first, where the pool shrinks; None where nothing is left to say."""
+        decision = word.decision
+        if granted.gpu_type:
+            return granted
+        shrinks = min(granted.workers, decision.planned) < decision.requested
+        order = self._packing.leaving(word, self.terms.budget) if shrinks else ()
+        if granted.workers >= decision.planned and not order:
+            return None
+        return replace(granted, order=order)
 
     def _beside(self, word: Word, granted: Grant) -> Grant:
         """The same, less the workers that slow down a guaranteed one on the GPU that they share."""

@@ -36,6 +36,8 @@ class Grant:
     """Where to: another type than it is on; empty where it is."""
     leave: tuple[str, ...] = ()
     """Workers that have to go first: they slow down a guaranteed one."""
+    order: tuple[str, ...] = ()
+    """Who goes in which order where the pool shrinks, so that the rest is well placed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ async def test_the_shipped_rights_are_enough_to_read_the_nodes(cluster: TypedClu
                 return False
             return cluster.kind("a") in {node["metadata"]["name"] for node in found}
 
-        await eventually_async(listed, what="the nodes, with the shipped rights")
+        await eventually_async(listed, what="the nodes, with the shipped rights", within_s=WITHIN_S)
     finally:
         for path in made:
             await delete(cluster.admin, path)

@@ -1,0 +1,67 @@
+"""Who leaves when a pool of the fleet shrinks: whole nodes come free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from estimator.fleet import Budget, Node, Standing
+from services.control.decide import decide
+from services.control.fleet_share import FleetShare, FleetTerms
+from services.control.types import (
+    ControlState,
+    Decision,
+    Observation,
+    Override,
+    PoolState,
+    Worker,
+    WorkerPhase,
+)
+from tests.control.worlds import a_policy, an_observation
+
+CLUSTER = Budget((Node("n1", "a100", 8), Node("n2", "a100", 8), Node("n3", "a100", 8)))
+
+
+def seen(job: str, nodes: tuple[str, ...], at_s: float) -> Observation:
+    workers = tuple(
+        Worker(f"{job}-{place}", WorkerPhase.READY, float(place), node=node)
+        for place, node in enumerate(nodes)
+    )
+    observed = an_observation(rate=95.0 * len(nodes), pool=PoolState(len(nodes), workers))
+    return replace(observed, job=job, at_s=at_s, traffic=replace(observed.traffic, at_s=at_s))
+
+
+def shrunk(standing: Standing, nodes: tuple[str, ...], others: tuple[str, ...]) -> Decision:
+    """What becomes of a job that is told to have two workers less, beside another on `others`."""
+    share, decisions = FleetShare(FleetTerms(CLUSTER), interval_s=10.0), []
+    for at_s in (1000.0, 1010.0):
+        for name, at, wanted in (("other", others, len(others)), ("ads", nodes, len(nodes) - 2)):
+            observed, state = seen(name, at, at_s), ControlState(planned=len(at))
+            policy = replace(a_policy(), override=Override(wanted, 1e9))
+            decision = decide(observed, state, policy)
+            grant = share.grant(decision, replace(standing, name=name), observed, policy.slo)
+            if grant is not None:
+                held = replace(observed, fleet_max=grant.workers, leaving_order=grant.order)
+                decision = decide(held, state, policy)
+            decisions.append(decision)
+    return decisions[-1]
+
+
+def left(decision: Decision) -> tuple[str, ...]:
+    assert decision.resize is not None
+    return tuple(sorted(decision.resize.remove))
+
+
+def test_workers_of_whole_gpus_leave_the_emptiest_node() -> None:
+    nodes = ("n2", "n1", "n1", "n2", "n1")
+
+    assert left(shrunk(Standing("ads"), nodes, ("n1", "n1"))) == ("ads-0", "ads-3")
+
+
+def test_parts_of_a_gpu_leave_the_fullest_node() -> None:
+    nodes = ("n1", "n1", "n2", "n2", "n2")
+
+    assert left(shrunk(Standing("ads", gpus_per_worker=0.5), nodes, ("n1",) * 6)) == ("ads-0", "ads-1")
+
+
+def test_where_no_node_is_told_the_youngest_leave() -> None:
+    assert left(shrunk(Standing("ads"), ("", "", "", "", ""), ("n1",))) == ("ads-3", "ads-4")
