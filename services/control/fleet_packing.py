@@ -1,12 +1,15 @@
-"""Who leaves when a pool of the fleet shrinks, by how full the nodes are on which its workers sit."""
+"""Where the fleet's workers sit: who leaves when a pool shrinks, and what of a plan finds no place."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
-from estimator.fleet import Budget
+from estimator.fleet import Budget, FleetPlan, Wish
+from estimator.fleet.layout import Resident
 from estimator.fleet.node_choice import leaving_order
+from estimator.fleet.seating import seated
 from services.control.fleet_book import FleetBook
 from services.control.fleet_wish import Word
 from services.control.types import WorkerPhase
@@ -32,6 +35,22 @@ class Packing:
             return ()
         workers = [(one.id, one.node) for one in present]
         return leaving_order(word.standing, workers, gpus, self._loads(word.decision.at_s))
+
+    def seated(self, plan: FleetPlan, wishes: Sequence[Wish], budget: Budget) -> FleetPlan:
+        """The plan less what finds no place without breaking up a guarantee: its binding is `place`.
+
+        As it is where a worker's node is not told, or is none of the fleet's: nobody knows the places then.
+        """
+        names, residents = {node.name for node in budget.there}, []
+        for told in self._book:
+            nodes = Counter(
+                one.node for one in told.word.seen.pool.workers if one.phase is not WorkerPhase.FAILED
+            )
+            if not nodes.keys() <= names:
+                return plan
+            residents += [Resident(told.id, node, count) for node, count in sorted(nodes.items())]
+        lent = {told.id: told.loan for told in self._book}
+        return seated(budget, wishes, plan, residents, lent=lent).plan if residents else plan
 
     def _loads(self, now_s: float) -> dict[str, float]:
         if not 0 <= now_s - self._at_s < self._interval_s:

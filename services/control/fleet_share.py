@@ -176,6 +176,11 @@ class FleetShare:
             return self._plan
         return share(self.terms.budget, self.wishes(), self.terms.tenants, rules=self.terms.rules)
 
+    def placed_plan(self) -> FleetPlan:
+        """The same with its places, where the pools tell where workers are. Raises InvalidFleet."""
+        plan = self.plan()
+        return self._packing.seated(plan, self.wishes(), self.terms.budget) if plan.contended else plan
+
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""
         return {told.id: Configuration(told.kind, told.held) for told in self._book}

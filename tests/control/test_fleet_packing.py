@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from estimator.fleet import Budget, Node, Standing
+from estimator.fleet import Binding, Budget, Node, Standing
 from services.control.decide import decide
 from services.control.fleet_share import FleetShare, FleetTerms
 from services.control.types import (
@@ -65,3 +65,21 @@ def test_parts_of_a_gpu_leave_the_fullest_node() -> None:
 
 def test_where_no_node_is_told_the_youngest_leave() -> None:
     assert left(shrunk(Standing("ads"), ("", "", "", "", ""), ("n1",))) == ("ads-3", "ads-4")
+
+
+def test_a_plan_names_what_finds_no_place_and_nothing_where_nodes_are_not_told() -> None:
+    def told(*nodes: str) -> list[Binding]:
+        share, cluster = FleetShare(FleetTerms(CLUSTER), interval_s=10.0), 24
+        for standing, at, wanted in (
+            (Standing("wide", gpus_per_worker=8.0, workers_max=2), (), 2),
+            (Standing("ads", workers_max=cluster), nodes, cluster),
+        ):
+            observed = seen(standing.name, at, 1000.0)
+            policy = replace(a_policy(), override=Override(wanted, 1e9))
+            policy = replace(policy, limits=replace(policy.limits, workers_max=cluster))
+            share.grant(decide(observed, ControlState(), policy), standing, observed, policy.slo)
+        return [one.binding for one in share.placed_plan().allotments if one.job.name == "wide"]
+
+    assert told("n1", "n2", "n3") == [Binding.PLACE]
+    assert told("n1", "n1", "n1") != [Binding.PLACE]
+    assert told("n1", "", "") != [Binding.PLACE]
