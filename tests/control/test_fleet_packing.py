@@ -10,24 +10,12 @@ from services.control.fleet_share import FleetShare, FleetTerms
 from services.control.types import (
     ControlState,
     Decision,
-    Observation,
     Override,
-    PoolState,
-    Worker,
-    WorkerPhase,
 )
-from tests.control.worlds import a_policy, an_observation
+from tests.control.test_fleet_cells import seen
+from tests.control.worlds import a_policy
 
 CLUSTER = Budget((Node("n1", "a100", 8), Node("n2", "a100", 8), Node("n3", "a100", 8)))
-
-
-def seen(job: str, nodes: tuple[str, ...], at_s: float) -> Observation:
-    workers = tuple(
-        Worker(f"{job}-{place}", WorkerPhase.READY, float(place), node=node)
-        for place, node in enumerate(nodes)
-    )
-    observed = an_observation(rate=95.0 * len(nodes), pool=PoolState(len(nodes), workers))
-    return replace(observed, job=job, at_s=at_s, traffic=replace(observed.traffic, at_s=at_s))
 
 
 def shrunk(standing: Standing, nodes: tuple[str, ...], others: tuple[str, ...]) -> Decision:
