@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.fleet_programme import fleet, timed, unsolved
 from benchmarks.throughput_worlds import CURVE_WORKERS, CurveWorld
-from estimator.fleet import FleetPlan, ShareRules
+from estimator.fleet import FleetPlan, Method, ShareRules
 from estimator.throughput.gpu_types import GpuTypes, Guess
 from services.simulator.families import true_curve
 from services.simulator.fleet.builtin import builtin_fleet
@@ -122,7 +122,8 @@ def programme_time(options: argparse.Namespace) -> Flat:
         "programme_jobs": float(len(wishes)),
         "programme_cpu_s": cpu_s,
         "programme_wall_s": wall_s,
-        "programme_gap": plan.gap,
+        "programme_solved": float(plan.method is Method.PROGRAMME),
+        "programme_gap": plan.gap if plan.method is Method.PROGRAMME else 1.0,
         "programme_heap_cpu_s": heap_cpu_s,
         "programme_satisfaction": _satisfaction(plan),
         "programme_heap_satisfaction": _satisfaction(heaped),

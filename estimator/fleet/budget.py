@@ -23,10 +23,6 @@ class Node:
     """What it stands in, the outermost first: rack, then switch. Nodes with the same path are neighbours."""
     switch_gpus: int = 0
     """GPUs under one switch inside the node, where it has several; 0 is all of them under one."""
-    cpus: float = 0.0
-    """Cores that workers may use; 0 is not known, and then not counted."""
-    memory_gib: float = 0.0
-    """Main memory that workers may use; 0 is not known, and then not counted."""
 
     def __post_init__(self) -> None:
         if self.gpus < 1:

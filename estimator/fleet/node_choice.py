@@ -1,85 +1,42 @@
-"""Which node a worker should go to: whole and high-end GPUs packed together, the rest spread (PAI)."""
+"""From which nodes workers should leave: whole GPUs stay packed together, parts of them spread (PAI).
+
+Where workers come is for the platform's scheduler to say; where they go from is for us, and in a pool that
+breathes every few minutes that shapes the nodes as much.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from estimator.fleet.budget import Node
-
-WEIGHTS = (1.0, 1.0, 2.0)
-"""Of CPU, memory and GPU in a node's allocation: GPUs are what runs out first."""
+from estimator.fleet.standing import Standing
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLoad:
-    """A node and what is given away of it."""
+def leaving_order(
+    job: Standing, workers: Sequence[tuple[str, str]], gpus: Mapping[str, int], taken: Mapping[str, float]
+) -> tuple[str, ...]:
+    """The job's workers, each with its node, in the order in which they should leave.
 
-    node: Node
-    gpus: float = 0.0
-    cpus: float = 0.0
-    memory_gib: float = 0.0
+    `gpus` are those of each node, and `taken` how many of them are in use, by whatever job. Reserve and pack:
+    workers of whole GPUs leave the emptiest node first, so that whole nodes come free for whoever needs them.
+    Parts of a GPU leave the fullest, where they have most company. On one node, in the order given.
 
-    @property
-    def allocation(self) -> float:
-        """Weighted share that is given away, over what is known of the node."""
-        parts = [
-            (weight, used / there)
-            for weight, used, there in zip(
-                WEIGHTS,
-                (self.cpus, self.memory_gib, self.gpus),
-                (self.node.cpus, self.node.memory_gib, float(self.node.gpus)),
-                strict=True,
-            )
-            if there > 0
-        ]
-        return sum(weight * share for weight, share in parts) / sum(weight for weight, _ in parts)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerNeed:
-    """What one worker takes."""
-
-    gpus: float
-    cpus: float = 0.0
-    memory_gib: float = 0.0
-    gpu_types: tuple[str, ...] = ()
-    """Where it may run; empty is anywhere."""
-
-
-def node_for(need: WorkerNeed, loads: Sequence[NodeLoad], *, high_end: Iterable[str] = ()) -> str | None:
-    """The node for one more worker; None where none has room.
-
-    Reserve and pack: a worker of whole GPUs, or one that must have a high-end type, goes to the fullest
-    node that holds it, so that whole nodes stay free for the next. All others go to the least
-    allocated node, and to one of high-end GPUs only where there is no other.
+    >>> at = [("w0", "n1"), ("w1", "n2"), ("w2", "n1"), ("w3", "n2")]
+    >>> leaving_order(Standing("ads"), at, {"n1": 8, "n2": 8}, {"n1": 6.0, "n2": 2.0})
+    ('w1', 'w3', 'w0', 'w2')
+    >>> leaving_order(Standing("ads", gpus_per_worker=0.5), at, {"n1": 8, "n2": 8}, {"n1": 3.0, "n2": 2.0})
+    ('w0', 'w2', 'w1', 'w3')
     """
-    high = frozenset(high_end)
-    fitting = [load for load in loads if _fits(need, load)]
-    if not fitting:
-        return None
-    wants_high = bool(need.gpu_types) and high.issuperset(need.gpu_types)
-    if need.gpus >= 1 or wants_high:
-        ordinary = [load for load in fitting if load.node.gpu_type not in high]
-        pool = fitting if wants_high or not ordinary else ordinary
-        return max(
-            pool, key=lambda load: (load.gpus / load.node.gpus, load.allocation, _last(load))
-        ).node.name
-    return min(
-        fitting, key=lambda load: (load.node.gpu_type in high, load.allocation, load.node.name)
-    ).node.name
-
-
-def _last(load: NodeLoad) -> tuple[int, ...]:
-    """Names in reverse, so that the first one wins a tie among the largest."""
-    return tuple(-ord(letter) for letter in load.node.name)
-
-
-def _fits(need: WorkerNeed, load: NodeLoad) -> bool:
-    node = load.node
-    return (
-        (not need.gpu_types or node.gpu_type in need.gpu_types)
-        and load.gpus + need.gpus <= node.gpus
-        and (not node.cpus or load.cpus + need.cpus <= node.cpus)
-        and (not node.memory_gib or load.memory_gib + need.memory_gib <= node.memory_gib)
-    )
+    packs = job.gpus_per_worker >= 1
+    left: dict[str, list[str]] = {}
+    for worker, node in workers:
+        left.setdefault(node, []).append(worker)
+    used = {node: taken.get(node, 0.0) for node in left}
+    order: list[str] = []
+    while left:
+        filled = {node: used[node] / gpus[node] for node in left}
+        node = min(left, key=lambda node: (filled[node] if packs else -filled[node], node))
+        order.append(left[node].pop(0))
+        used[node] -= job.gpus_per_worker
+        if not left[node]:
+            del left[node]
+    return tuple(order)

@@ -163,7 +163,8 @@ def error_of(code: int, message: str) -> ControlError:
     if code == 404:
         return NotThere(message)
     if code == 403 and "admission webhook" not in message and "cannot" in message:
-        return Rejected(f"{message}; grant it as deploy/kubernetes/pool-rbac.yaml does")
+        rights = "fleet" if message.startswith("nodes ") else "pool"
+        return Rejected(f"{message}; grant it as deploy/kubernetes/{rights}-rbac.yaml does")
     if code in (400, 403, 405, 422):
         return Rejected(message)
     return PoolUnavailable(f"the Kubernetes API server answered {code}: {message}")

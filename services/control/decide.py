@@ -260,7 +260,8 @@ def _tells_speed(report: WorkerReport) -> bool:
 
 
 def _victims(seen: Observation, planned: int) -> tuple[str, ...]:
-    """Who goes when the pool shrinks: first who does not train yet, then who stands by, then the youngest.
+    """Who goes when the pool shrinks: first who does not train yet, then who stands by, then by the
+    fleet's order of nodes, then the youngest.
 
     Where the platform takes the highest numbers, those, so that they are the ones that drain;
     where it does not tell whom it takes, or replaces workers just now, nobody is named.
@@ -274,7 +275,12 @@ def _victims(seen: Observation, planned: int) -> tuple[str, ...]:
         staying.sort(key=lambda w: (_number(w.id), w.id), reverse=True)
     else:
         yielding = set(seen.yielding)
-        staying.sort(key=lambda w: (w.id in yielding, _LEAVES[w.phase], w.started_at_s, w.id), reverse=True)
+        placed = {worker: -place for place, worker in enumerate(seen.leaving_order)}
+        last = -len(placed)
+        staying.sort(
+            key=lambda w: (w.id in yielding, _LEAVES[w.phase], placed.get(w.id, last), w.started_at_s, w.id),
+            reverse=True,
+        )
     return tuple(worker.id for worker in staying[:surplus])
 
 

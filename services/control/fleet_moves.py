@@ -29,12 +29,16 @@ class Moves:
         self._moving.pop(job, None)
 
     def waited(self, job: str, gpu_type: str, *, now_s: float) -> bool:
-        """Whether the job has waited long enough for room: two that wait for each other wait in vain."""
+        """Whether the job has waited long enough for room: two may wait for each other."""
         kind, since_s = self._waiting.get(job, ("", 0.0))
         if kind != gpu_type:
             self._waiting[job] = (gpu_type, now_s)
             return False
         return now_s - since_s >= self._wait_s
+
+    def settled(self, job: str) -> None:
+        """The job waits for no room."""
+        self._waiting.pop(job, None)
 
     def moved_for_s(self, job: str, *, moving: bool, now_s: float) -> float:
         """For how long the job has been on the move; 0 for one that is not."""

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import replace
 from math import floor
 
-from estimator.fleet import (
-    NOTHING,
-    Configuration,
-    FleetPlan,
-    InvalidFleet,
-    JobId,
-    Standing,
-    Wish,
-    share,
-)
+from estimator.fleet import NOTHING, Configuration, FleetPlan, InvalidFleet, JobId, Standing, Wish, share
 from estimator.fleet.lending import Owner, loan_of
 from estimator.situation import Slo
 from services.control.explained import heeded
+from services.control.fleet_book import FleetBook
 from services.control.fleet_cells import Scattered, Sitting
-from services.control.fleet_moves import Moves
+from services.control.fleet_packing import Packing
+from services.control.fleet_relocation import Relocation
 from services.control.fleet_told import FleetTerms, Grant, Told
 from services.control.fleet_wish import Word, curve_of, kinds_for, wish_of
 from services.control.neighbours import Neighbours
 from services.control.types import Decision, Observation, Reason, WorkerPhase
 
 __all__ = ["FleetShare", "FleetTerms", "Grant", "Told"]
-
-WAIT_INTERVALS = 2
-"""A job that is to move waits so long for room: others may have to shrink first."""
-MOVE_PATIENCE, MOVE_PATIENCE_LEAST_S = 3.0, 300.0
-"""A move in which nobody came for so many lead times is taken back."""
-BACK_HOME = 0.9
-"""Without contention a job goes home where that leaves a tenth of the type free and is a tenth cheaper."""
 
 
 class FleetShare:
@@ -45,7 +30,7 @@ class FleetShare:
     until everybody has spoken, what looks free may be in use.
 
     A job with a pool for each GPU type may be given another type: it grows there first, into GPUs that are
-    free, and leaves what it has when those train.
+    free or that others give up for it, and leaves what it has when those train.
 
     What is guaranteed to a job and idle is lent to the others, as far as its forecast says that it can be
     back in time; the rest is kept free for it. A job without a forecast lends nothing.
@@ -57,14 +42,11 @@ class FleetShare:
         self.unknown = ""
         """Why nobody knows what there is, in words: until that is known nobody grows."""
         self._interval_s = interval_s
-        self._told: dict[str, Told] = {}
+        self._book = FleetBook(terms.budget.gpus)
+        self._relocation = Relocation(self._book, interval_s=interval_s)
+        self._packing = Packing(self._book, interval_s=interval_s)
         self._neighbours = Neighbours()
         self._scattered = Scattered()
-        self._moves = Moves(wait_s=WAIT_INTERVALS * interval_s)
-        # Sums over what was told, kept as it is told: a thousand jobs must not add a million numbers a tick.
-        self._kept: dict[str, float] = defaultdict(float)
-        self._wished: dict[str, float] = defaultdict(float)
-        self._batch: dict[str, float] = {}
         self._since_s: float | None = None
         self._plan: FleetPlan | None = None
         self._shares: dict[JobId, Configuration] = {}
@@ -79,21 +61,22 @@ class FleetShare:
     @terms.setter
     def terms(self, terms: FleetTerms) -> None:
         self._terms = terms
-        self._there, self._declared = terms.budget.gpus, terms.budget.declared
+        self._book.there, self._declared = terms.budget.gpus, terms.budget.declared
         self._plan = None
 
     def forget(self, job: str) -> None:
         """This controller does not decide for the job any more."""
-        self._tell(job, None)
-        self._moves.forget(job)
+        self._book.tell(job, None)
+        self._relocation.forget(job)
         self._neighbours.forget(job)
-        if not self._told:
+        if not self._book:
             self._since_s = None
 
     def keep(self, jobs: Collection[str]) -> None:
         """Forget all jobs but these."""
-        for job in [job for job in self._told if job not in jobs]:
-            self.forget(job)
+        for job in self._book.names():
+            if job not in jobs:
+                self.forget(job)
 
     def grant(self, decision: Decision, standing: Standing, seen: Observation, slo: Slo) -> Grant | None:
         """What the job may have now; None where the fleet does not hold it back.
@@ -110,13 +93,24 @@ class FleetShare:
             self._since_s = decision.at_s
         kinds = tuple(k for k in kinds_for(decision, standing, seen, kind) if k in self._declared)
         word = Word(decision, standing, seen, slo.fresh_within_s, kind, kinds or (kind,))
-        tried = self._moves.may_try(decision.job, word.kinds, now_s=decision.at_s, always=(kind, word.home))
-        loan = self._loan(word)
+        tried, loan = self._relocation.may_try(word, now_s=decision.at_s), self._loan(word)
         word = replace(word, kinds=tried, kept=standing.guaranteed - loan)
-        self._tell(decision.job, Told(word, decision.requested, kind, loan))
+        awaited = self._relocation.kept_for(decision.job)
+        self._book.tell(decision.job, Told(word, decision.requested, kind, loan, awaited))
         granted = self._beside(word, self._granted(word))
         self._hold(decision, granted)
-        return None if not granted.gpu_type and granted.workers >= decision.planned else granted
+        return self._placed(word, granted)
+
+    def _placed(self, word: Word, granted: Grant) -> Grant | None:
+        """With who goes first, where the pool shrinks; None where nothing is left to say."""
+        decision = word.decision
+        if granted.gpu_type:
+            return granted
+        shrinks = min(granted.workers, decision.planned) < decision.requested
+        order = self._packing.leaving(word, self.terms.budget) if shrinks else ()
+        if granted.workers >= decision.planned and not order:
+            return None
+        return replace(granted, order=order)
 
     def _beside(self, word: Word, granted: Grant) -> Grant:
         """The same, less the workers that slow down a guaranteed one on the GPU that they share."""
@@ -140,69 +134,65 @@ class FleetShare:
         return leave
 
     def _sittings(self) -> list[Sitting]:
-        return [told.sitting() for told in self._told.values()]
+        return [told.sitting() for told in self._book]
 
     def lend(self, gpu_type: str, gpus: float) -> None:
         """So many GPUs are with the batch pool: nobody grows into them until it has given them back."""
-        self._batch[gpu_type] = gpus
+        self._book.batch[gpu_type] = gpus
 
     def batch(self) -> dict[str, float]:
         """GPUs of each type that are with the batch pool."""
-        return dict(self._batch)
+        return dict(self._book.batch)
 
     def idle(self, gpu_type: str) -> float:
         """GPUs of a type that no job has, wishes for or is to find free: what a batch pool may have.
 
         None in the first interval, and while nobody knows what there is: what looks idle may be in use.
         """
-        latest_s = max((told.word.decision.at_s for told in self._told.values()), default=None)
+        latest_s = max((told.word.decision.at_s for told in self._book), default=None)
         unheard = self._since_s is None or latest_s is None or latest_s < self._since_s + self._interval_s
-        if self.unknown or unheard:
-            return 0.0
-        needed = 0.0
-        for told in self._told.values():
-            kept = told.gpus_kept().get(gpu_type, 0.0)
-            needed += max(kept, told.gpus_wished()) if told.word.kind == gpu_type else kept
-        return max(0.0, self._there.get(gpu_type, 0) - needed)
+        return 0.0 if self.unknown or unheard else self._book.idle(gpu_type)
 
     def stay(self, decision: Decision, grant: Grant) -> None:
         """The move that was granted is not made: the job keeps what it has."""
-        self._moves.shun(decision.job, grant.gpu_type, now_s=decision.at_s)
+        self._relocation.stay(decision, grant.gpu_type)
         self._hold(decision, Grant(decision.requested))
 
     def asked(self) -> dict[JobId, int]:
         """Workers that each job asked for."""
-        return {told.id: told.word.decision.planned for told in self._told.values()}
+        return {told.id: told.word.decision.planned for told in self._book}
 
     def loans(self) -> dict[JobId, int]:
         """Workers of each job's guarantee that others may have now."""
-        return {told.id: told.loan for told in self._told.values() if told.word.standing.guaranteed}
+        return {told.id: told.loan for told in self._book if told.word.standing.guaranteed}
 
     def plan(self) -> FleetPlan:
         """Who is to get what: as it was last worked out for the jobs there are, else by the latest wishes.
 
         Whoever looks at the fleet does not make the programme run once more. Raises InvalidFleet.
         """
-        ids = {told.id for told in self._told.values()}
-        if self._plan is not None and self._contended() and {one.job for one in self._plan.allotments} == ids:
+        known = self._plan is not None and {one.job for one in self._plan.allotments} == self._book.ids()
+        if self._plan is not None and known and self._book.contended():
             return self._plan
         return share(self.terms.budget, self.wishes(), self.terms.tenants, rules=self.terms.rules)
 
-    def _contended(self) -> bool:
-        return any(wished > self._there.get(kind, 0) for kind, wished in self._wished.items())
+    def placed_plan(self) -> FleetPlan:
+        """The same with its places, where the pools tell where workers are. Raises InvalidFleet."""
+        plan = self.plan()
+        return self._packing.seated(plan, self.wishes(), self.terms.budget) if plan.contended else plan
 
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""
-        return {told.id: Configuration(told.kind, told.held) for told in self._told.values()}
+        return {told.id: Configuration(told.kind, told.held) for told in self._book}
 
     def kind_of(self, job: str) -> str | None:
         """The type that a job has its GPUs of; None for one that has not spoken."""
-        told = self._told.get(job)
+        told = self._book.of(job)
         return None if told is None else told.kind
 
     def wishes(self) -> list[Wish]:
         """The latest of every job."""
-        return [wish_of(self._told[job].word) for job in sorted(self._told)]
+        return [wish_of(self._book.said(job).word) for job in self._book.names()]
 
     def _kind(self, decision: Decision, standing: Standing) -> str | None:
         """The type that the job's workers have, else may have, else the only one there is."""
@@ -228,7 +218,7 @@ class FleetShare:
         curve = curve_of(word, home, standing.guaranteed)
         if away and curve_of(word, word.kind, decision.requested)[-1] >= curve[-1]:
             return standing.guaranteed
-        before = self._told.get(decision.job)
+        before = self._book.of(decision.job)
         owner = Owner(
             standing.id,
             standing.guaranteed,
@@ -242,61 +232,24 @@ class FleetShare:
 
     def _granted(self, word: Word) -> Grant:
         decision = word.decision
-        free = max(decision.requested, self._room(word, word.kind))
+        free = max(decision.requested, self._book.room(word, word.kind))
         if self._since_s is None or decision.at_s < self._since_s + self._interval_s:
             return Grant(min(free, decision.requested))
-        back = self._taken_back(word)
+        back = self._relocation.taken_back(word)
         if back is not None:
             return back
-        if not self._contended():
+        if not self._book.contended():
             self.trouble, self._plan = "", None
-            return self._homewards(word) or Grant(free)
+            self._relocation.stays(decision.job)
+            return self._relocation.homewards(word, self.terms.budget) or Grant(free)
         given = self._shared(word)
         if given is None:
             return Grant(min(free, decision.requested))
         if not given or given.gpu_type == word.kind:
+            self._relocation.stays(decision.job)
             return Grant(min(free, given.workers))
-        return self._moved(word, given) or Grant(min(free, decision.requested))
-
-    def _room(self, word: Word, kind: str) -> int:
-        """Workers that the job could have of a type beside what the others keep."""
-        mine = self._told[word.decision.job].gpus_kept().get(kind, 0.0)
-        left = self._there.get(kind, 0) - (self._kept[kind] - mine) - self._batch.get(kind, 0.0)
-        return max(0, floor(left / word.standing.gpus_per_worker))
-
-    def _moved(self, word: Word, given: Configuration) -> Grant | None:
-        """The other type, where it is free; None while it is not."""
-        decision = word.decision
-        if self._room(word, given.gpu_type) >= given.workers:
-            return Grant(given.workers, given.gpu_type)
-        if self._moves.waited(decision.job, given.gpu_type, now_s=decision.at_s):
-            self._moves.shun(decision.job, given.gpu_type, now_s=decision.at_s)
-        return None
-
-    def _taken_back(self, word: Word) -> Grant | None:
-        """Back to where it came from, for a job to which nobody came where it moved."""
-        decision, leaving = word.decision, word.leaving
-        moving_s = self._moves.moved_for_s(decision.job, moving=bool(leaving), now_s=decision.at_s)
-        patience_s = max(MOVE_PATIENCE * decision.state.pool.lead_time_s, MOVE_PATIENCE_LEAST_S)
-        if moving_s < patience_s:
-            return None
-        self._moves.shun(decision.job, word.kind, now_s=decision.at_s)
-        before = max(leaving, key=lambda kind: leaving[kind])
-        return Grant(leaving[before], before)
-
-    def _homewards(self, word: Word) -> Grant | None:
-        """Without contention, home: where a job was moved away from it, and it is cheaper there."""
-        if word.home == word.kind or word.leaving:
-            return None
-        wish, budget, gpus = wish_of(word), self.terms.budget, word.standing.gpus
-        workers = wish.workers[word.home]
-        cheaper = workers * budget.price(word.home) < BACK_HOME * (
-            wish.workers[word.kind] * budget.price(word.kind)
-        )
-        fits = self._wished[word.home] + gpus(workers) <= BACK_HOME * self._there.get(word.home, 0)
-        if workers and cheaper and fits and self._room(word, word.home) >= workers:
-            return Grant(workers, word.home)
-        return None
+        moved = self._relocation.moved(word, given, self._shares)
+        return moved or Grant(min(free, self._relocation.most(word)))
 
     def _shared(self, word: Word) -> Configuration | None:
         """The job's share, worked out once an interval: not for every job anew. None where it cannot be."""
@@ -314,19 +267,9 @@ class FleetShare:
 
     def _hold(self, decision: Decision, granted: Grant) -> None:
         """What the job has from now on, as long as it is not told otherwise."""
-        told = self._told[decision.job]
+        told = replace(self._book.said(decision.job), awaited=self._relocation.kept_for(decision.job))
         if granted.gpu_type:
-            self._tell(decision.job, replace(told, held=granted.workers, kind=granted.gpu_type))
-            return
-        held = max(decision.requested, min(decision.planned, granted.workers))
-        self._tell(decision.job, replace(told, held=held, kind=told.word.kind))
-
-    def _tell(self, job: str, told: Told | None) -> None:
-        """Take in a job's word, or its silence, and keep the sums."""
-        for one, sign in ((self._told.pop(job, None), -1), (told, 1)):
-            if one is not None:
-                for kind, gpus in one.gpus_kept().items():
-                    self._kept[kind] += sign * gpus
-                self._wished[one.word.kind] += sign * one.gpus_wished()
-        if told is not None:
-            self._told[job] = told
+            held, kind = granted.workers, granted.gpu_type
+        else:
+            held, kind = max(decision.requested, min(decision.planned, granted.workers)), told.word.kind
+        self._book.tell(decision.job, replace(told, held=held, kind=kind))

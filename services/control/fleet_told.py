@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from estimator.fleet import Budget, JobId, ShareRules, Tenants
+from estimator.fleet import NOTHING, Budget, Configuration, JobId, ShareRules, Tenants
 from estimator.fleet.lending import LendingTerms
 from estimator.fleet.sharing import NO_TENANTS
 from estimator.fleet.wish import DEFAULT_RULES
@@ -36,6 +36,8 @@ class Grant:
     """Where to: another type than it is on; empty where it is."""
     leave: tuple[str, ...] = ()
     """Workers that have to go first: they slow down a guaranteed one."""
+    order: tuple[str, ...] = ()
+    """Who goes in which order where the pool shrinks, so that the rest is well placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Told:
     """Their type."""
     loan: int = 0
     """Workers of its guarantee that others may have for now."""
+    awaited: Configuration = NOTHING
+    """What others give up so that it can move there."""
 
     @property
     def id(self) -> JobId:
@@ -56,13 +60,23 @@ class Told:
         return self.word.standing.id
 
     def gpus_kept(self) -> dict[str, float]:
-        """By type, GPUs that nobody else may take: what it has, still has, or is guaranteed and not lent."""
+        """By type, GPUs that nobody else may take: what it has, still has, is guaranteed and not lent, or
+        is about to move to."""
         workers = defaultdict(int, {self.kind: self.held})
         for kind, count in {self.word.kind: self.word.decision.requested, **self.word.leaving}.items():
             workers[kind] = max(workers[kind], count)
+        if self.awaited:
+            workers[self.awaited.gpu_type] = max(workers[self.awaited.gpu_type], self.awaited.workers)
         home, standing = self.word.home, self.word.standing
         workers[home] = max(workers[home], standing.guaranteed - self.loan)
         return {kind: standing.gpus(count) for kind, count in workers.items()}
+
+    def leaving(self) -> dict[str, int]:
+        """By type, workers that it will give up: what it has of others than it was given, or waits for."""
+        word = self.word
+        if self.kind != word.kind or self.awaited:
+            return {word.kind: word.decision.requested}
+        return word.leaving
 
     def sitting(self) -> Sitting:
         """As the cells of its guarantee see it."""

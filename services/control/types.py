@@ -365,6 +365,8 @@ class Observation:
     """The type to be on, where the job has a pool for each; empty where it has one."""
     yielding: tuple[str, ...] = ()
     """Workers that have to go before others: they slow down a guaranteed one on the GPU that they share."""
+    leaving_order: tuple[str, ...] = ()
+    """Who of those that train goes in which order, by how full their nodes are; else the youngest first."""
 
 
 @dataclass(frozen=True, slots=True)

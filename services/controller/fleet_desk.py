@@ -158,7 +158,7 @@ class FleetDesk:
         share = self.share
         return FleetState(
             share.terms.budget,
-            share.plan(),
+            share.placed_plan(),
             share.held(),
             share.asked(),
             share.loans(),

@@ -43,7 +43,8 @@ def test_what_kustomize_renders_fits_the_schemas(layer: Path) -> None:
         BASE / name
         for name in ("controller.yaml", "rbac.yaml", "workers.yaml", "shards.yaml", "networkpolicy.yaml")
     ]
-    + [KUBERNETES / "overlays" / "statefulset" / "workers.yaml", KUBERNETES / "pool-rbac.yaml"],
+    + [KUBERNETES / "overlays" / "statefulset" / "workers.yaml"]
+    + [KUBERNETES / "pool-rbac.yaml", KUBERNETES / "fleet-rbac.yaml"],
     ids=lambda path: path.name,
 )
 def test_every_file_fits_the_schemas(path: Path) -> None:

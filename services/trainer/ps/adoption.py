@@ -25,8 +25,7 @@ from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.directory import ShardDirectory
 from services.trainer.ps.errors import ShardError, ShardRefused
 from services.trainer.ps.link import ShardLink
-from services.trainer.ps.placement import SLOTS
-from services.trainer.ps.relief import Relief, relief
+from services.trainer.ps.relief import Asked, Relief, relief
 from services.trainer.ps.table import TableRows
 from services.trainer.ps.wire import SLOT, Answer, Operation, Request
 
@@ -61,7 +60,7 @@ class Adoption:
         busy, asked = await asyncio.to_thread(self._loads)
         wanted = relief(
             busy | {self._shard: busy_here},
-            asked.get(max(busy, key=lambda shard: busy[shard]), np.zeros(SLOTS)),
+            asked | {self._shard: self._desk.slots.asked},
             here=self._shard,
             difference=difference,
         )
@@ -143,7 +142,7 @@ class Adoption:
         finally:
             link.close()
 
-    def _loads(self) -> tuple[dict[int, float], dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
+    def _loads(self) -> tuple[dict[int, float], dict[int, Asked]]:
         """Of the other shards: how busy they are, and what they were asked for by slot."""
         busy, asked = {}, {}
         for shard in set(range(self._shards)) - {self._shard}:

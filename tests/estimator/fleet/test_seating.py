@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from estimator.fleet import Binding, Budget, Configuration, InvalidFleet, JobId, Node, Standing, Wish, share
-from estimator.fleet.curves import borrowed, curves_of, wished_on_each
 from estimator.fleet.layout import Resident
 from estimator.fleet.seating import check_guarantees, seated
-from estimator.throughput.gpu_types import GpuTypes, Guess
-from estimator.throughput.window import ThroughputWindow
-from tests.estimator.fleet.fleets import fleets, linear, wishing
+from tests.estimator.fleet.fleets import fleets, wishing
 
 TWO_NODES = Budget((Node("n0", "a100", 4), Node("n1", "a100", 4)))
 
@@ -59,29 +56,3 @@ def test_no_job_is_later_in_the_shared_cluster_than_alone_on_its_guarantee(
         trained = max(wish.curves[kind][: alone + 1])
         satisfied = min(1.0, trained / wish.demand_per_s) if wish.demand_per_s else 1.0
         assert allotment.satisfaction >= satisfied - 1e-9
-
-
-def test_a_type_never_seen_borrows_by_the_ratio_of_lone_workers() -> None:
-    guess = Guess(100.0, 0.02, {"t4": 50.0, "a100": 100.0})
-    known = GpuTypes()
-    for minute, workers in enumerate(10 * [1] + 10 * [2] + 10 * [4] + 10 * [8]):
-        rate = 100.0 * workers / (1 + 0.05 * (workers - 1))
-        window = ThroughputWindow(60.0 * (minute + 1), workers, rate, busy=float(workers), gpu_type="a100")
-        known = known.seen(window, guess)
-    curves = curves_of(known, guess, ["a100", "t4"], workers_max=8)
-
-    for workers in (2, 4, 8):
-        assert curves["t4"][workers] / curves["a100"][workers] == pytest.approx(0.5, rel=0.1)
-
-
-def test_a_wish_on_another_type_trains_as_much_or_the_most_it_can() -> None:
-    curves = {"a100": linear(100.0, 8), "t4": (0.0, 40.0, 80.0, 60.0)}
-
-    assert wished_on_each(curves, Configuration("a100", 1)) == {"a100": 1, "t4": 2}
-    assert wished_on_each(
-        {**curves, "v100": borrowed(curves["a100"], lone_rate=50.0)}, Configuration("a100", 4)
-    ) == {
-        "a100": 4,
-        "t4": 2,
-        "v100": 8,
-    }

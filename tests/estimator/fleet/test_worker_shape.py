@@ -1,17 +1,13 @@
-"""What a worker is made of, where it goes, what its group was like, and who serves its parameters."""
+"""What a worker is made of, and what its group was like."""
 
 from __future__ import annotations
-
-import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.fleet import InvalidFleet, Node
+from estimator.fleet import InvalidFleet
 from estimator.fleet.group_history import JobRecord, prior_of
-from estimator.fleet.node_choice import NodeLoad, WorkerNeed, node_for
-from estimator.fleet.server_shares import Machine, parameter_shares, whole_shards, worker_shares
 from estimator.fleet.worker_shape import Advice, WorkerTimes, shaped
 
 
@@ -67,29 +63,6 @@ def test_times_that_are_none_are_refused(times: tuple[float, float]) -> None:
         WorkerTimes(*times)
 
 
-V0 = NodeLoad(Node("v0", "v100", 8, cpus=64, memory_gib=256), gpus=6, cpus=10, memory_gib=40)
-V1 = NodeLoad(Node("v1", "v100", 8, cpus=64, memory_gib=256), gpus=2, cpus=60, memory_gib=200)
-T0 = NodeLoad(Node("t0", "t4", 8, cpus=64, memory_gib=256), gpus=4, cpus=60, memory_gib=200)
-T1 = NodeLoad(Node("t1", "t4", 8, cpus=64, memory_gib=256), gpus=5, cpus=10, memory_gib=20)
-ALL = [V0, V1, T0, T1]
-
-
-def test_whole_gpus_are_packed_and_high_end_ones_kept_for_whom_they_are() -> None:
-    assert node_for(WorkerNeed(2.0, gpu_types=("v100",)), ALL, high_end=["v100"]) == "v0"
-    assert node_for(WorkerNeed(4.0, gpu_types=("v100",)), ALL, high_end=["v100"]) == "v1"
-    assert node_for(WorkerNeed(1.0), ALL, high_end=["v100"]) == "t1"
-
-
-def test_shares_of_gpus_go_to_the_least_allocated_node_that_is_not_high_end() -> None:
-    assert node_for(WorkerNeed(0.5, cpus=2.0), ALL, high_end=["v100"]) == "t1"
-    assert node_for(WorkerNeed(0.5, cpus=2.0), [V0, V1], high_end=["v100"]) == "v0"
-
-
-def test_a_worker_that_fits_nowhere_has_no_node() -> None:
-    assert node_for(WorkerNeed(7.0), ALL) is None
-    assert node_for(WorkerNeed(1.0, cpus=60.0), ALL) is None
-
-
 def record(own_s: float, *, group: str = "ads/ctr", kind: str = "t4", seen_s: float = 1.0) -> JobRecord:
     hourly = tuple(10.0 if 8 <= hour < 20 else 5.0 for hour in range(24))
     return JobRecord(group, kind, own_s, 0.01, 100, hourly, seen_s)
@@ -128,45 +101,3 @@ def test_records_of_the_same_type_count_before_those_of_others() -> None:
 def test_a_job_of_no_group_learns_from_nobody() -> None:
     assert prior_of("", "t4", [record(0.1, group="")]) is None
     assert prior_of("new", "t4", [record(0.1)]) is None
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.floats(1, 100), st.floats(0, 0.9), st.integers(0, 2)), min_size=3, max_size=8))
-def test_every_machine_that_serves_is_done_at_the_same_time(given: list[tuple[float, float, int]]) -> None:
-    machines = [
-        Machine(f"m{index}", bandwidth, bandwidth * busy, workers)
-        for index, (bandwidth, busy, workers) in enumerate(given)
-    ]
-    shares = parameter_shares(machines)
-    workers = sum(machine.workers for machine in machines) or 1
-
-    assert math.isclose(sum(shares.values()), 1.0)
-    assert all(share >= 0 for share in shares.values())
-    if all(2 * machine.workers < workers for machine in machines):
-        times = [
-            (machine.workers + (workers - 2 * machine.workers) * shares[machine.name]) / machine.residual
-            for machine in machines
-            if 1e-9 < shares[machine.name] < 1 - 1e-9
-        ]
-        assert max(times, default=0) == pytest.approx(min(times, default=0), rel=1e-6)
-
-
-def test_machines_without_anything_left_serve_nothing() -> None:
-    assert parameter_shares([Machine("full", 1.0, 1.0), Machine("free", 1.0)]) == {"full": 0.0, "free": 1.0}
-    with pytest.raises(InvalidFleet, match="no machine has anything left"):
-        parameter_shares([Machine("full", 1.0, 2.0)])
-
-
-@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=6), st.integers(1, 40))
-def test_every_shard_has_one_machine(weights: list[float], shards: int) -> None:
-    total = sum(weights)
-    shares = {f"m{index}": weight / total for index, weight in enumerate(weights)}
-    whole = whole_shards(shares, shards)
-
-    assert sum(whole.values()) == shards
-    assert all(abs(whole[name] - share * shards) < 1 + 1e-6 for name, share in shares.items())
-
-
-def test_workers_on_busy_machines_get_less() -> None:
-    assert worker_shares({"a": 100.0, "b": 100.0}, {"b": 0.5}) == pytest.approx({"a": 2 / 3, "b": 1 / 3})
-    assert worker_shares({"a": 0.0, "b": 0.0}, {}) == {"a": 0.5, "b": 0.5}
