@@ -20,7 +20,7 @@ from urllib.request import urlopen
 from services.traffic.shape import MONDAY_S, SyntheticTraffic, played
 
 START_S = MONDAY_S + 4 * 3600
-"""The night's last hours: it is quiet until noon, so that a stack that takes minutes to start still begins small."""
+"""The end of the night: quiet until noon, so that a stack that takes its time to start still begins small."""
 CROWD_AT_S = START_S + 10 * 3600
 PAST_DAYS = 10.0
 STEP_S = 5.0
