@@ -1,0 +1,98 @@
+"""The images of deploy/Dockerfile: whom they run as, what is in them, and that they work on a disk they may not write."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.docker import lacking
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[2]
+TRAINER = os.environ.get("PENSTOCK_TEST_TRAINER_IMAGE")
+"""An image of the target `trainer`. It takes gigabytes: whoever has built one may name it."""
+LISTED = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({one.name: one.version for one in distributions()}))
+"""
+
+
+def docker(*arguments: str, within_s: float = 120) -> str:
+    """What `docker` prints. Raises AssertionError with its complaint."""
+    done = subprocess.run(
+        ["docker", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=within_s, check=False
+    )
+    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr[-2000:]}"
+    return done.stdout
+
+
+def run(image: str, *command: str) -> str:
+    """A command in a container as Kubernetes would run it: nothing may be written but /tmp, nobody is reached."""
+    guarded = ("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+    return docker("run", "--rm", "--network=none", *guarded, image, *command)
+
+
+@pytest.fixture(scope="module", params=["controller", *(["trainer"] if TRAINER else [])])
+def image(request: pytest.FixtureRequest) -> str:
+    reason = lacking("python:3.11-slim")
+    if reason is not None:
+        pytest.skip(reason)
+    if request.param == "trainer":
+        assert TRAINER is not None
+        return TRAINER
+    docker(
+        *("build", "-q", "-f", "deploy/Dockerfile", "--target", "controller", "-t", "penstock:test", "."),
+        within_s=1500,
+    )
+    return "penstock:test"
+
+
+def test_it_runs_as_nobody_in_particular_and_tells_how_it_is(image: str) -> None:
+    (found,) = json.loads(docker("image", "inspect", image))
+    config: dict[str, Any] = found["Config"]
+
+    assert config["User"] == "10001:10001"
+    assert config["Healthcheck"]["Test"] == ["CMD", "penstock-healthy"]
+    assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert run(image, "id", "-u").strip() == "10001"
+
+
+def test_every_package_in_it_is_told_by_its_metadata_and_has_the_version_that_is_pinned(image: str) -> None:
+    constraints = (ROOT / "deploy" / "constraints.txt").read_text(encoding="utf-8")
+    pinned = {_plain(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)$", constraints, re.M)}
+
+    found = {_plain(name): version for name, version in json.loads(run(image, "python", "-c", LISTED)).items()}
+
+    assert found.pop("penstock")
+    assert not found.keys() & {"pip", "setuptools", "wheel"}, "what is only needed to build"
+    assert {name: version.partition("+")[0] for name, version in found.items()} == {
+        name: pinned.get(name, "not pinned") for name in found
+    }
+
+
+def _plain(name: str) -> str:
+    """As PEP 503 compares names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_it_can_do_what_it_is_for_without_writing_to_its_disk(image: str) -> None:
+    assert "serve" in run(image, "penstock", "--help")
+    device = "import torch; torch.ones(2).sum()" if image == TRAINER else "import numpy, numba, scipy.optimize"
+    run(image, "python", "-c", device)
+
+
+def test_nothing_of_it_belongs_to_whom_it_runs_as(image: str) -> None:
+    own = run(image, "sh", "-c", "find / -xdev -user 10001 -not -path '/proc/*' -not -path '/tmp*' | sort")
+
+    assert {line for line in own.splitlines() if "/home/penstock/" not in line} == {
+        "/home/penstock",
+        "/var/lib/penstock",
+    }
