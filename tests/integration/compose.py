@@ -6,21 +6,19 @@ import json
 import os
 import re
 import runpy
-import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from services.embedded.ports import free_ports
 from services.traffic.shape import DAY_S
+from tests.integration.running import ROOT, printed
 from tests.servers.docker import lacking
 
-ROOT = Path(__file__).parents[2]
 IMAGES = {
     "KAFKA_IMAGE": os.environ.get("PENSTOCK_TEST_KAFKA_IMAGE") or "apache/kafka:4.1.1",
     "REDIS_IMAGE": os.environ.get("PENSTOCK_TEST_REDIS_IMAGE") or "redis:7",
@@ -154,8 +152,4 @@ class Stack:
         return self._run("docker", *what, *filters).split()
 
     def _run(self, *command: str, within_s: float = 120) -> str:
-        done = subprocess.run(
-            command, cwd=ROOT, env=self._env, capture_output=True, text=True, timeout=within_s, check=False
-        )
-        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-2000:]}"
-        return done.stdout
+        return printed(*command, env=self._env, within_s=within_s)

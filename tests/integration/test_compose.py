@@ -46,9 +46,11 @@ class Day:
     """Dashboard panels that show nothing after a whole day."""
     remains: list[str] = field(default_factory=list)
 
-    def workers(self, *, since: float, until: float) -> list[int]:
-        """The sizes of the pool between two hours."""
-        return [moment.workers for moment in self.course if since <= moment.hour < until]
+    def workers_at(self, hour: float) -> int:
+        """The size of the pool at an hour: the last that was seen before it."""
+        seen = [moment.workers for moment in self.course if moment.hour < hour]
+        assert seen, f"the stack took until {self.course[0].hour:.1f} o'clock to start"
+        return seen[-1]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +76,7 @@ def _played(stack: Stack) -> Day:
     def over() -> bool:
         now = Moment(clock.hour(), len(stack.workers()))
         day.course.append(now)
-        return now.hour >= NIGHT and now.workers < max(day.workers(since=NOON, until=EVENING))
+        return now.hour >= NIGHT and now.workers < day.workers_at(EVENING)
 
     eventually(over, within_s=400, every_s=1.0, what="a pool that is smaller after the evening")
     metrics = stack.metrics()
@@ -130,12 +132,8 @@ def test_none_of_our_processes_is_root(day: Day) -> None:
 
 
 def test_the_pool_grows_before_the_evening_and_shrinks_after_it_by_real_containers(day: Day) -> None:
-    morning = day.workers(since=0, until=NOON)
-    assert morning, f"the stack took until {day.course[0].hour:.1f} o'clock to start"
-    at_the_peak = day.workers(since=NOON, until=EVENING)[-1]
-    assert morning[-1] < at_the_peak
-    assert at_the_peak >= 4
-    assert day.course[-1].workers < at_the_peak
+    assert day.workers_at(NOON) < day.workers_at(EVENING) > day.course[-1].workers
+    assert day.workers_at(EVENING) >= 4
 
 
 def test_the_promise_of_freshness_is_kept(day: Day) -> None:

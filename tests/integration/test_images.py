@@ -1,21 +1,19 @@
-"""The images of deploy/Dockerfile: whom they run as, what is in them, and that they work on a disk they may not write."""
+"""The images of deploy/Dockerfile: whom they run as, what is in them, and that they write nowhere."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.running import ROOT, printed
 from tests.servers.docker import lacking
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
-ROOT = Path(__file__).parents[2]
 TRAINER = os.environ.get("PENSTOCK_TEST_TRAINER_IMAGE")
 """An image of the target `trainer`. It takes gigabytes: whoever has built one may name it."""
 LISTED = """
@@ -25,19 +23,10 @@ print(json.dumps({one.name: one.version for one in distributions()}))
 """
 
 
-def docker(*arguments: str, within_s: float = 120) -> str:
-    """What `docker` prints. Raises AssertionError with its complaint."""
-    done = subprocess.run(
-        ["docker", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=within_s, check=False
-    )
-    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr[-2000:]}"
-    return done.stdout
-
-
 def run(image: str, *command: str) -> str:
-    """A command in a container as Kubernetes would run it: nothing may be written but /tmp, nobody is reached."""
+    """A command as Kubernetes would run it: nothing may be written but /tmp, and nobody is reached."""
     guarded = ("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges")
-    return docker("run", "--rm", "--network=none", *guarded, image, *command)
+    return printed("docker", "run", "--rm", "--network=none", *guarded, image, *command)
 
 
 @pytest.fixture(scope="module", params=["controller", *(["trainer"] if TRAINER else [])])
@@ -48,15 +37,13 @@ def image(request: pytest.FixtureRequest) -> str:
     if request.param == "trainer":
         assert TRAINER is not None
         return TRAINER
-    docker(
-        *("build", "-q", "-f", "deploy/Dockerfile", "--target", "controller", "-t", "penstock:test", "."),
-        within_s=1500,
-    )
+    build = ("docker", "build", "-q", "-f", "deploy/Dockerfile", "--target", "controller")
+    printed(*build, "-t", "penstock:test", ".", within_s=1500)
     return "penstock:test"
 
 
 def test_it_runs_as_nobody_in_particular_and_tells_how_it_is(image: str) -> None:
-    (found,) = json.loads(docker("image", "inspect", image))
+    (found,) = json.loads(printed("docker", "image", "inspect", image))
     config: dict[str, Any] = found["Config"]
 
     assert config["User"] == "10001:10001"
@@ -69,7 +56,9 @@ def test_every_package_in_it_is_told_by_its_metadata_and_has_the_version_that_is
     constraints = (ROOT / "deploy" / "constraints.txt").read_text(encoding="utf-8")
     pinned = {_plain(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)$", constraints, re.M)}
 
-    found = {_plain(name): version for name, version in json.loads(run(image, "python", "-c", LISTED)).items()}
+    found = {
+        _plain(name): version for name, version in json.loads(run(image, "python", "-c", LISTED)).items()
+    }
 
     assert found.pop("penstock")
     assert not found.keys() & {"pip", "setuptools", "wheel"}, "what is only needed to build"
@@ -85,7 +74,9 @@ def _plain(name: str) -> str:
 
 def test_it_can_do_what_it_is_for_without_writing_to_its_disk(image: str) -> None:
     assert "serve" in run(image, "penstock", "--help")
-    device = "import torch; torch.ones(2).sum()" if image == TRAINER else "import numpy, numba, scipy.optimize"
+    device = (
+        "import torch; torch.ones(2).sum()" if image == TRAINER else "import numpy, numba, scipy.optimize"
+    )
     run(image, "python", "-c", device)
 
 
