@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from typing import Any
@@ -16,8 +17,20 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 TRAINER = os.environ.get("PENSTOCK_TEST_TRAINER_IMAGE")
 """An image of the target `trainer`. It takes gigabytes: whoever has built one may name it."""
+LEARNED = """
+import sys
+import numpy as np
+from services.samples.layout import SampleShape
+from services.trainer.net import NetShape
+from services.trainer.net_choice import net_on
+shape = NetShape(SampleShape(categorical=3, numeric=2))
+rows, numbers, labels = np.zeros((4, 3, shape.row_size)), np.zeros((4, 2)), np.array([0.0, 1.0, 1.0, 0.0])
+given = (part.astype(np.float32) for part in (rows, numbers, labels, shape.first_dense()))
+print(net_on(sys.argv[1], shape).learn(*given).loss)
+"""
 LISTED = """
 import json
+import math
 from importlib.metadata import distributions
 print(json.dumps({one.name: one.version for one in distributions()}))
 """
@@ -72,12 +85,11 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_it_can_do_what_it_is_for_without_writing_to_its_disk(image: str) -> None:
+def test_it_learns_and_serves_without_writing_to_its_disk(image: str) -> None:
+    device = "cpu" if image == TRAINER else "numpy"
+
+    assert float(run(image, "python", "-c", LEARNED, device)) == pytest.approx(math.log(2), abs=0.05)
     assert "serve" in run(image, "penstock", "--help")
-    device = (
-        "import torch; torch.ones(2).sum()" if image == TRAINER else "import numpy, numba, scipy.optimize"
-    )
-    run(image, "python", "-c", device)
 
 
 def test_nothing_of_it_belongs_to_whom_it_runs_as(image: str) -> None:
