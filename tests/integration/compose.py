@@ -24,7 +24,7 @@ IMAGES = {
     "REDIS_IMAGE": os.environ.get("PENSTOCK_TEST_REDIS_IMAGE") or "redis:7",
     "PROMETHEUS_IMAGE": os.environ.get("PENSTOCK_TEST_PROMETHEUS_IMAGE") or "prom/prometheus:latest",
 }
-START_HOUR = runpy.run_path(str(ROOT / "deploy" / "compose" / "day.py"))["START_S"] % DAY_S / 3600
+START_HOUR: float = runpy.run_path(str(ROOT / "deploy" / "compose" / "day.py"))["START_S"] % DAY_S / 3600
 _SAMPLE = re.compile(r"^(?P<name>penstock_\w+)(?P<labels>\{.*\})? (?P<value>\S+)", re.MULTILINE)
 
 
