@@ -168,11 +168,15 @@ bench-standby: install ## How soon a worker trains: started cold, and woken from
 bench-fleet: install ## Many jobs on one GPU budget, beside static quotas, first come first served, Gavel and Sia.
 	$(BIN)/python -m benchmarks.fleet $(ARGS)
 
+# Resolved and not installed. hatchling builds the package; redis wants async-timeout below Python 3.11.3.
 .PHONY: lock
-lock: ## Write the versions of a fresh install to the constraints file.
+lock: ## Write the versions of a fresh install with all extras to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/pip install --disable-pip-version-check -e '.[dev]'
-	build/lock/bin/pip freeze --exclude-editable > $(CONSTRAINTS)
+	build/lock/bin/pip install --disable-pip-version-check --dry-run --ignore-installed --report build/lock/report.json \
+	  -e '.[dev,docker,kubernetes,keda,forecast,boosting,trainer,ray]' hatchling async-timeout
+	$(PYTHON) -c 'import json, sys; print(*sorted(("{name}=={version}".format(**one["metadata"]) \
+	  for one in json.load(sys.stdin)["install"] if one["metadata"]["name"] != "penstock"), key=str.lower), sep="\n")' \
+	  < build/lock/report.json > $(CONSTRAINTS)
 	rm -rf build/lock
 
 .PHONY: clean

@@ -19,9 +19,9 @@ from urllib.request import urlopen
 
 from services.traffic.shape import MONDAY_S, SyntheticTraffic, played
 
-START_S = MONDAY_S + 6 * 3600
-"""Before the quietest hour: the first minutes ask for little."""
-CROWD_AT_S = START_S + 8 * 3600
+START_S = MONDAY_S + 4 * 3600
+"""The end of the night: quiet until noon, so that a stack that takes its time to start still begins small."""
+CROWD_AT_S = START_S + 10 * 3600
 PAST_DAYS = 10.0
 STEP_S = 5.0
 READY = re.compile(r'^penstock_workers\{job="clicks",phase="ready"\} [1-9]', re.MULTILINE)

@@ -56,12 +56,26 @@ def load_settings(path: Path | None = None) -> Settings:
 
 def _refuse_unknown(names: Iterable[str]) -> None:
     """A misspelt variable would otherwise be ignored, and the default used in its place."""
+    names = set(names)
     known = {f"PENSTOCK_{field.upper()}" for field in Settings.model_fields}
+    passed_over = (*_NOT_SETTINGS, *_service_links(names))
     for name in sorted(names):
-        if not name.upper().startswith("PENSTOCK_") or name.upper().startswith(_NOT_SETTINGS):
+        if not name.upper().startswith("PENSTOCK_") or name.upper().startswith(passed_over):
             continue
         if name.upper().split("__")[0] not in known:
             raise SettingsError(f"environment: {name}: no such setting; there are {', '.join(sorted(known))}")
+
+
+def _service_links(names: Iterable[str]) -> Iterable[str]:
+    """How variables begin that Kubernetes gives every pod of a namespace with a Service named `penstock`.
+
+    >>> sorted(_service_links(["PENSTOCK_SERVICE_HOST", "PENSTOCK_PORT_8080_TCP", "PENSTOCK_API__PORT"]))
+    ['PENSTOCK_PORT', 'PENSTOCK_SERVICE_']
+    """
+    for name in names:
+        service, host, _ = name.partition("_SERVICE_HOST")
+        if host:
+            yield from (f"{service}_SERVICE_", f"{service}_PORT")
 
 
 def _read(path: Path) -> dict[str, Any]:

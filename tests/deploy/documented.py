@@ -14,6 +14,7 @@ ROOT = DEPLOY.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _SHELL = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+_INLINE = re.compile(r"`((?:\.venv/bin/)?(?:penstock|make) [^`]+)`")
 _STARTS = ("penstock ", ".venv/bin/penstock ", "make ", "docker ", "kubectl ", "curl ")
 
 RUN_BY = {
@@ -63,6 +64,12 @@ def commands(page: Path | None = None) -> Iterator[Command]:
                 for part in line.split("#")[0].split(";"):
                     if words := tuple(shlex.split(part)):
                         yield Command(each, words)
+
+
+def mentioned(page: Path) -> Iterator[Command]:
+    """Commands of Penstock and make in the middle of a sentence. They are run by nobody, and must exist."""
+    for found in _INLINE.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        yield Command(page, tuple(found.split()))
 
 
 def commands_in_other_blocks(page: Path) -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
 
+from services.settings import Settings, load_settings
 from tests.deploy.queries import DEPLOY
 
 KUBERNETES = DEPLOY / "kubernetes"
@@ -58,3 +61,16 @@ def containers(manifests: list[Manifest]) -> list[Manifest]:
         if one["kind"] in ("Deployment", "StatefulSet")
         for container in one["spec"]["template"]["spec"]["containers"]
     ]
+
+
+def variables(container: Manifest) -> dict[str, str]:
+    """Those that a container is given as they stand; not those out of secrets or fields."""
+    return {one["name"]: one["value"] for one in container.get("env", ()) if "value" in one}
+
+
+def settings_of(layer: Path) -> Settings:
+    """The controller's settings: those of the base, and over them what the layer's own patch says."""
+    own = layer / "controller.yaml"
+    told = variables(containers(list(written(own)))[0]) if own.exists() else {}
+    with patch.dict(os.environ, told):
+        return load_settings(BASE / "penstock.yaml")

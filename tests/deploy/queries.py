@@ -25,6 +25,14 @@ class Query:
     where: str
     expr: str
 
+    @property
+    def filled_in(self) -> str:
+        """As Grafana sends it to Prometheus."""
+        text = self.expr
+        for name, value in _GRAFANAS.items():
+            text = text.replace(name, value)
+        return text
+
 
 @dataclass(frozen=True)
 class Selector:
@@ -55,12 +63,9 @@ def rule_queries() -> list[Query]:
 
 def selectors(query: Query) -> list[Selector]:
     """The series that the query reads. Raises ValueError when it is no PromQL."""
-    text = query.expr
-    for name, value in _GRAFANAS.items():
-        text = text.replace(name, value)
     return [
         Selector(found.name or "", frozenset(matcher.name for matcher in found.matchers.matchers))
-        for found in _vectors(promql_parser.parse(text))
+        for found in _vectors(promql_parser.parse(query.filled_in))
     ]
 
 

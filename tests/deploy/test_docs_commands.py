@@ -11,7 +11,15 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from services.cli.main import app
-from tests.deploy.documented import PAGES, ROOT, RUN_BY, Command, commands, commands_in_other_blocks
+from tests.deploy.documented import (
+    PAGES,
+    ROOT,
+    RUN_BY,
+    Command,
+    commands,
+    commands_in_other_blocks,
+    mentioned,
+)
 
 _RUN_BY_INTEGRATION = {"up", "exec", "ps", "down"}
 
@@ -32,6 +40,12 @@ def test_a_command_of_the_documentation_exists(command: Command) -> None:
         assert "-k" not in words or (ROOT / words[words.index("-k") + 1] / "kustomization.yaml").exists()
     else:
         assert program in ("export", "curl", "openssl"), f"nobody knows whether {program} works"
+
+
+@pytest.mark.parametrize("command", [one for page in PAGES for one in mentioned(page)], ids=str)
+def test_a_command_within_a_sentence_exists(command: Command) -> None:
+    program, *words = command.words
+    (_is_a_target if program == "make" else _is_of_penstock)(words)
 
 
 @pytest.mark.parametrize("what", RUN_BY)

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from services.settings import load_settings
 from tests.deploy.documented import ROOT, commands
-from tests.deploy.manifests import KUBERNETES, the, written
+from tests.deploy.manifests import KUBERNETES, settings_of, the, written
 
 GUIDE = ROOT / "docs" / "keda.md"
 OVERLAY = KUBERNETES / "overlays" / "keda"
@@ -53,7 +52,7 @@ def test_the_secret_has_every_file_that_the_overlay_names(made: Path) -> None:
     (create,) = (c.words for c in commands(GUIDE) if "penstock-scaler" in c.words)
     files = [word.removeprefix("--from-file=") for word in create if word.startswith("--from-file=")]
     named = {one.partition("=")[0]: one.rpartition("=")[2] for one in files}
-    keda = load_settings(OVERLAY / "penstock.yaml").keda
+    keda = settings_of(OVERLAY).keda
     mounted = {path.name for path in (keda.secret_file, keda.tls_certificate, keda.tls_key) if path}
     trust = the(list(written(OVERLAY / "scaledobject.yaml")), "TriggerAuthentication", "penstock-scaler")
 

@@ -8,7 +8,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from services.settings import load_settings
 from tests.deploy.manifests import (
     BASE,
     KUBERNETES,
@@ -16,7 +15,9 @@ from tests.deploy.manifests import (
     OWN_KINDS,
     containers,
     rendered,
+    settings_of,
     the,
+    variables,
     written,
 )
 from tests.deploy.queries import RULES
@@ -62,12 +63,13 @@ def test_a_kustomization_names_files_that_are_there(layer: Path) -> None:
         assert (layer / name).exists(), name
 
 
-@pytest.mark.parametrize("path", sorted(KUBERNETES.rglob("penstock.yaml")), ids=lambda path: path.parent.name)
-def test_the_settings_are_valid_and_name_the_workers(path: Path) -> None:
-    job = load_settings(path).jobs["clicks"]
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_the_settings_are_valid_and_name_what_is_rendered(layer: Path) -> None:
+    pool = settings_of(layer).jobs["clicks"].pool
+    sized = the(rendered(layer), pool.kubernetes.kind, pool.kubernetes.name)
 
-    assert job.pool.kind in ("kubernetes", "keda")
-    assert job.pool.kubernetes.name == "clicks"
+    assert pool.kind == ("keda" if layer.name == "keda" else "kubernetes")
+    assert sized["apiVersion"] == pool.kubernetes.api_version
 
 
 def test_the_base_has_exactly_the_rights_of_a_pool() -> None:
@@ -96,7 +98,29 @@ def test_nothing_runs_as_root_or_writes_to_its_image() -> None:
         assert "memory" in container["resources"]["limits"]
     for one in manifests:
         if one["kind"] in ("Deployment", "StatefulSet"):
-            assert one["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"]
+            pod = one["spec"]["template"]["spec"]
+            assert pod["securityContext"]["runAsNonRoot"]
+            # A Service named penstock would give every pod PENSTOCK_… variables that are no settings.
+            assert pod["enableServiceLinks"] is False
+
+
+def test_a_worker_is_the_same_pod_in_a_deployment_and_in_a_stateful_set() -> None:
+    deployment = next(written(BASE / "workers.yaml"))
+    stateful = next(written(KUBERNETES / "overlays" / "statefulset" / "workers.yaml"))
+
+    assert deployment["spec"]["template"] == stateful["spec"]["template"]
+
+
+def test_the_pods_of_a_ray_cluster_reach_one_another() -> None:
+    """Its workers are under the policy of all workers, which lets nobody in."""
+    manifests = rendered(KUBERNETES / "overlays" / "ray")
+    policy = the(manifests, "NetworkPolicy", "penstock-workers")["spec"]
+    (group,) = the(manifests, "RayCluster", "clicks")["spec"]["workerGroupSpecs"]
+    others = [{"podSelector": {"matchLabels": {"ray.io/cluster": "clicks"}}}]
+
+    assert policy["podSelector"]["matchLabels"].items() <= group["template"]["metadata"]["labels"].items()
+    assert {"from": others} in policy["ingress"]
+    assert {"to": others} in policy["egress"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +128,7 @@ def test_nothing_runs_as_root_or_writes_to_its_image() -> None:
 )
 def test_workers_have_a_gpu_time_to_drain_and_no_number(path: Path) -> None:
     workers = next(written(path))["spec"]
-    drain_s = load_settings(BASE / "penstock.yaml").jobs["clicks"].pool.drain_s
+    drain_s = settings_of(BASE).jobs["clicks"].pool.drain_s
 
     assert "replicas" not in workers, "applying it again would reset what Penstock set"
     assert workers["template"]["spec"]["terminationGracePeriodSeconds"] > drain_s
@@ -113,9 +137,8 @@ def test_workers_have_a_gpu_time_to_drain_and_no_number(path: Path) -> None:
     assert workers.get("podManagementPolicy", "Parallel") == "Parallel"
 
 
-@pytest.mark.parametrize("path", sorted(KUBERNETES.rglob("penstock.yaml")), ids=lambda path: path.parent.name)
-def test_there_are_as_many_shards_as_the_job_has_and_a_snapshot_has_somewhere_to_lie(path: Path) -> None:
-    wanted = load_settings(path).jobs["clicks"].parameters
+def test_there_are_as_many_shards_as_the_job_has_and_a_snapshot_has_somewhere_to_lie() -> None:
+    wanted = settings_of(BASE).jobs["clicks"].parameters
     shards = next(written(BASE / "shards.yaml"))["spec"]
     (container,) = shards["template"]["spec"]["containers"]
     claim = shards["volumeClaimTemplates"][0]["metadata"]["name"]
@@ -129,9 +152,9 @@ def test_there_are_as_many_shards_as_the_job_has_and_a_snapshot_has_somewhere_to
     "path", [BASE / "workers.yaml", KUBERNETES / "overlays" / "statefulset" / "workers.yaml"]
 )
 def test_workers_learn_with_the_shards_that_there_are(path: Path) -> None:
-    job = load_settings(BASE / "penstock.yaml").jobs["clicks"]
+    job = settings_of(BASE).jobs["clicks"]
     (container,) = containers([next(written(path))])
-    told = {variable["name"]: variable.get("value") for variable in container["env"]}
+    told = variables(container)
 
     assert told["PENSTOCK_JOBS__CLICKS__WORKER__DEVICE"] == job.worker.device
     assert told["PENSTOCK_JOBS__CLICKS__PARAMETERS__SHARDS"] == str(job.parameters.shards)

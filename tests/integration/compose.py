@@ -5,28 +5,44 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
+import runpy
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from services.embedded.ports import free_ports
+from services.traffic.shape import DAY_S
+from tests.integration.running import ROOT, printed
 from tests.servers.docker import lacking
 
-ROOT = Path(__file__).parents[2]
 IMAGES = {
     "KAFKA_IMAGE": os.environ.get("PENSTOCK_TEST_KAFKA_IMAGE") or "apache/kafka:4.1.1",
     "REDIS_IMAGE": os.environ.get("PENSTOCK_TEST_REDIS_IMAGE") or "redis:7",
     "PROMETHEUS_IMAGE": os.environ.get("PENSTOCK_TEST_PROMETHEUS_IMAGE") or "prom/prometheus:latest",
 }
+START_HOUR: float = runpy.run_path(str(ROOT / "deploy" / "compose" / "day.py"))["START_S"] % DAY_S / 3600
 _SAMPLE = re.compile(r"^(?P<name>penstock_\w+)(?P<labels>\{.*\})? (?P<value>\S+)", re.MULTILINE)
 
 
 def lacking_for_compose() -> str | None:
     """What keeps the stack from running here; None when nothing does."""
     return next((why for image in ("python:3.11-slim", *IMAGES.values()) if (why := lacking(image))), None)
+
+
+@dataclass(frozen=True)
+class DayClock:
+    """How late it is in the synthetic day of deploy/compose/day.py."""
+
+    began_at_s: float
+    speed_up: float
+
+    def hour(self) -> float:
+        """A number of hours; it goes on after midnight."""
+        return START_HOUR + (time.time() - self.began_at_s) * self.speed_up / 3600
 
 
 class Stack:
@@ -91,11 +107,23 @@ class Stack:
             body: bytes = answer.read()
         return body
 
+    def clock(self) -> DayClock:
+        """The clock of the synthetic day that is being played."""
+        noted = self.compose("exec", "-T", "traffic", "sh", "-c", 'cat "$DAY_BEGAN"; echo " $SPEED_UP"')
+        began_at_s, speed_up = noted.split()
+        return DayClock(float(began_at_s), float(speed_up))
+
     def ask_prometheus(self, query: str) -> list[dict[str, Any]]:
-        """The instant vector that answers `query`."""
-        answer = json.loads(self.get(f"{self.prometheus}/api/v1/query?query={query}"))
+        """The instant vector that answers `query`. Raises HTTPError for one that Prometheus does not take."""
+        asked = urllib.parse.urlencode({"query": query})
+        answer = json.loads(self.get(f"{self.prometheus}/api/v1/query?{asked}"))
         result: list[dict[str, Any]] = answer["data"]["result"]
         return result
+
+    def rules(self) -> dict[str, str]:
+        """Whether Prometheus could evaluate each rule, by the rule's name."""
+        answer = json.loads(self.get(f"{self.prometheus}/api/v1/rules"))
+        return {rule["name"]: rule["health"] for group in answer["data"]["groups"] for rule in group["rules"]}
 
     def remains(self) -> list[str]:
         """Containers, volumes and networks of this project, those of the pool included."""
@@ -124,8 +152,4 @@ class Stack:
         return self._run("docker", *what, *filters).split()
 
     def _run(self, *command: str, within_s: float = 120) -> str:
-        done = subprocess.run(
-            command, cwd=ROOT, env=self._env, capture_output=True, text=True, timeout=within_s, check=False
-        )
-        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-2000:]}"
-        return done.stdout
+        return printed(*command, env=self._env, within_s=within_s)

@@ -10,13 +10,26 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.deploy.queries import dashboard_queries, rules
 from tests.integration.compose import Stack, lacking_for_compose
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
 
-
 SHARDS = ("shard-0", "shard-1")
+NOON, EVENING, NIGHT = 12.0, 20.0, 24.0
+"""Hours of the synthetic day: quiet until noon, busiest in the evening."""
+
+BLANK_HERE = {"controllers.json: Watched topics"}
+"""Dashboard panels about what this stack does not have."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What ran at an hour of the synthetic day; the hours go on after midnight."""
+
+    hour: float
+    workers: int
 
 
 @dataclass
@@ -26,15 +39,21 @@ class Day:
     services: dict[str, str] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
-    workers: list[int] = field(default_factory=list)
-    peak: int = 0
-    """The size that it had grown to."""
+    course: list[Moment] = field(default_factory=list)
     late_share: float = 1.0
     trained: float = 0.0
     quality: dict[str, float] = field(default_factory=dict)
     shards: dict[str, bool] = field(default_factory=dict)
-    scraped: int = 0
+    rules: dict[str, str] = field(default_factory=dict)
+    blank: set[str] = field(default_factory=set)
+    """Dashboard panels that show nothing after a whole day."""
     remains: list[str] = field(default_factory=list)
+
+    def workers_at(self, hour: float) -> int:
+        """The size of the pool at an hour: the last that was seen before it."""
+        seen = [moment.workers for moment in self.course if moment.hour < hour]
+        assert seen, f"the stack took until {self.course[0].hour:.1f} o'clock to start"
+        return seen[-1]
 
 
 @pytest.fixture(scope="module")
@@ -55,24 +74,23 @@ def _played(stack: Stack) -> Day:
     stack.compose("up", "-d", "--wait", within_s=900)
     _look_around(stack, day)
 
-    def grown() -> bool:
-        """Beyond a smaller pool seen before: the first one may be large, for what came before it."""
-        day.workers.append(len(stack.workers()))
-        day.peak = day.workers[-1]
-        return min(day.workers) < day.peak >= 4
+    clock = stack.clock()
 
-    def shrunk() -> bool:
-        day.workers.append(len(stack.workers()))
-        return day.workers[-1] < day.peak
+    def over() -> bool:
+        now = Moment(clock.hour(), len(stack.workers()))
+        day.course.append(now)
+        return now.hour >= NIGHT and now.workers < day.workers_at(EVENING)
 
-    eventually(grown, within_s=600, every_s=1.0, what="the pool grown by the evening")
-    eventually(shrunk, within_s=400, every_s=1.0, what="the pool shrunk after it")
+    eventually(over, within_s=400, every_s=1.0, what="a pool that is smaller after the evening")
     metrics = stack.metrics()
     day.late_share = metrics['penstock_late_share{job="clicks"}']
     day.trained = metrics['penstock_aged_samples_total{job="clicks"}']
     day.quality = {name: metrics[f'penstock_model_{name}{{job="clicks"}}'] for name in ("auc", "logloss")}
     day.shards = {shard: '"snapshot_kept"' in stack.compose("logs", shard) for shard in SHARDS}
-    day.scraped = len(stack.ask_prometheus("penstock_workers_planned"))
+    day.rules = stack.rules()
+    answered = {query: bool(stack.ask_prometheus(query.filled_in)) for query in dashboard_queries()}
+    shown = {query.where for query, any_value in answered.items() if any_value}
+    day.blank = {query.where for query in answered} - shown
     eventually(lambda: _calm(stack), within_s=120, every_s=0.2, what="nobody starting or leaving")
     stack.down()
     day.remains = stack.remains()
@@ -116,9 +134,9 @@ def test_none_of_our_processes_is_root(day: Day) -> None:
     assert day.users == {"controller": "10001", "traffic": "10001", "shard-0": "10001"}
 
 
-def test_the_pool_grows_and_shrinks_by_real_containers(day: Day) -> None:
-    assert min(day.workers) < day.peak > day.workers[-1]
-    assert day.peak >= 4
+def test_the_pool_grows_before_the_evening_and_shrinks_after_it_by_real_containers(day: Day) -> None:
+    assert day.workers_at(NOON) < day.workers_at(EVENING) > day.course[-1].workers
+    assert day.workers_at(EVENING) >= 4
 
 
 def test_the_promise_of_freshness_is_kept(day: Day) -> None:
@@ -136,8 +154,12 @@ def test_the_workers_learn_from_the_traffic_and_tell_how_well(day: Day) -> None:
     assert 0 < day.quality["logloss"] < 0.69, "no better than a guess"
 
 
-def test_prometheus_sees_the_job(day: Day) -> None:
-    assert day.scraped == 1
+def test_prometheus_evaluates_every_rule(day: Day) -> None:
+    assert day.rules == {rule.get("alert") or rule["record"]: "ok" for rule in rules()}
+
+
+def test_every_panel_of_the_dashboards_has_something_to_show(day: Day) -> None:
+    assert day.blank == BLANK_HERE
 
 
 def test_down_leaves_nothing_behind(day: Day) -> None:

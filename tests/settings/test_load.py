@@ -54,6 +54,16 @@ def test_a_misspelt_variable_is_refused(config: Path, monkeypatch: pytest.Monkey
     assert "PENSTOCK_KAKFA__BOOTSTRAP: no such setting" in refused(config, "")
 
 
+def test_what_kubernetes_tells_of_a_service_named_penstock_is_no_setting(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives these to every pod of the namespace, unless told not to."""
+    for name in ("PENSTOCK_SERVICE_HOST", "PENSTOCK_SERVICE_PORT_HTTP", "PENSTOCK_PORT_8080_TCP_ADDR"):
+        monkeypatch.setenv(name, "10.0.0.7")
+
+    assert loaded(config, "jobs: {clicks: {topic: clicks}}").jobs.keys() == {"clicks"}
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

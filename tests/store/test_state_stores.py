@@ -168,7 +168,8 @@ async def test_of_two_controllers_at_once_the_older_never_follows_the_newer(stor
         except Fenced:
             assert fence == 1
 
-    await asyncio.gather(*(commit(n, fence=1 if n % 2 else 2) for n in range(1, KEPT + 1)))
+    for n in range(1, KEPT, 2):
+        await asyncio.gather(commit(n, fence=1), commit(n + 1, fence=2))
 
     fences = [d.numbers["fence"] for d in await store.decisions("clicks")]
     assert fences == sorted(fences, reverse=True)

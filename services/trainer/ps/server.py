@@ -18,6 +18,7 @@ from services.trainer.ps.desk import Elsewhere, ShardDesk, Unfit, slot_asked
 from services.trainer.ps.wire import (
     FRAME_BYTES_MAX,
     REQUEST_HEAD,
+    WIRE_FORM,
     Answer,
     Flag,
     Load,
@@ -69,6 +70,7 @@ class ServiceTimes:
 class _Call:
     operation: int
     flags: int
+    form: int
     keys: int
     body: bytes
     out: asyncio.StreamWriter
@@ -136,21 +138,25 @@ class ShardServer:
 
     async def _greeted(self, source: asyncio.StreamReader, out: asyncio.StreamWriter) -> bool:
         call = await self._next(source, out)
-        if call.operation == Operation.HELLO and secrets.compare_digest(call.body, self.secret.encode()):
+        if call.form != WIRE_FORM:
+            told = f"it speaks form {call.form} of the wire, this shard form {WIRE_FORM}"
+            self._refuse(out, f"{told}; run workers and shards of one release")
+        elif call.operation == Operation.HELLO and secrets.compare_digest(call.body, self.secret.encode()):
             self._send(out, Answer(Verdict.OK, b"", self._load()))
             return True
-        self._refuse(out, "the secret is wrong; workers read it from the store")
+        else:
+            self._refuse(out, "the secret is wrong; workers read it from the store")
         await out.drain()
         return False
 
     async def _next(self, source: asyncio.StreamReader, out: asyncio.StreamWriter) -> _Call:
         head = await source.readexactly(REQUEST_HEAD.size)
-        length, operation, flags, _, keys = REQUEST_HEAD.unpack(head)
+        length, operation, flags, form, keys = REQUEST_HEAD.unpack(head)
         if length > FRAME_BYTES_MAX or 8 * keys > length:
             raise Unfit(f"a frame of {length} bytes with {keys} keys is none of ours")
         body = await source.readexactly(length)
         self.bytes_in += REQUEST_HEAD.size + length
-        return _Call(operation, flags, keys, body, out)
+        return _Call(operation, flags, form, keys, body, out)
 
     async def _serve(self) -> None:
         while True:

@@ -12,9 +12,9 @@
 | RELEASE slot, shard | that the store names that shard now |
 
 PULL and PUSH of a slot that is served elsewhere, or on its way, are answered MOVED, and nothing is done.
-A request is head (length of what follows it, operation, flags, keys) and body; an answer likewise, with
-the shard's load on the way: its busy share, the variability of its service, its version, and what waits, lies
-and went through there.
+A request is head (length of what follows it, operation, flags, the wire's form, keys) and body; an answer
+likewise, with the shard's load on the way: its busy share, the variability of its service, its version, and
+what waits, lies and went through there.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from services.samples.layout import Floats, Ids
 FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 """A frame that claims more is no frame of ours."""
 
+WIRE_FORM: Final = 0
+"""Raised when frames change so that shards and workers of neighbouring releases would misread each other."""
 REQUEST_HEAD: Final = struct.Struct("<IBBHI")
 ANSWER_HEAD: Final = struct.Struct("<IBBHIffQQQ")
 _QUEUE_MAX: Final = 65_535
@@ -83,7 +85,7 @@ class Request:
     def written(self) -> bytes:
         """For the wire."""
         body = self.keys.tobytes() + self.numbers
-        return REQUEST_HEAD.pack(len(body), self.operation, self.flags, 0, len(self.keys)) + body
+        return REQUEST_HEAD.pack(len(body), self.operation, self.flags, WIRE_FORM, len(self.keys)) + body
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,15 @@ def test_whoever_does_not_know_the_secret_is_refused() -> None:
             ShardLink(ShardAddress(address.host, address.port, "guess"), timeout_s=10.0)
 
 
+def test_a_worker_of_a_release_with_another_wire_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(desk()) as server:
+        monkeypatch.setattr(
+            "services.trainer.ps.wire.WIRE_FORM", 7
+        )  # what it writes; the shard keeps its own
+        with pytest.raises(ShardRefused, match="speaks form 7 of the wire, this shard form 0"):
+            ShardLink(address_of(server), timeout_s=10.0)
+
+
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00"])
 def test_noise_on_the_port_harms_nobody(noise: bytes) -> None:
     with serving(desk()) as server:
