@@ -206,6 +206,9 @@ class Controller:
                 task.cancel()
                 await asyncio.wait([task])
                 del self._running[name]
+                if record is None or record.deleted:
+                    self.journal.forget(name)
+                    self._showcase.forget(name)
         for name, record in wanted.items():
             if name not in self._running:
                 work = self._retire(record) if record.deleted else self._keep_running(name)

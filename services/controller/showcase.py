@@ -61,6 +61,11 @@ class Showcase:
         hindsight = self._hindsight.setdefault(tick.job, Hindsight())
         hindsight.told(tick.seen.forecast, lead_s=record.settings.scaling.lead_time_s)
 
+    def forget(self, job: str) -> None:
+        """The job was deleted: one of the same name starts afresh."""
+        for kept in (self._hindsight, self._quality, self._made):
+            kept.pop(job, None)
+
     async def snapshot(self, job: str) -> JobSnapshot | None:
         """Our own while we lead, the leader's otherwise. Raises StateUnavailable."""
         if self._sources.leadership.token() is not None:
