@@ -52,7 +52,9 @@ def show(document: Any, as_json: bool, table: Callable[[Any], Table]) -> None:
 
 def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     """A plain table. Cells are text, never markup: a name in square brackets stays a name."""
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")  # a narrow terminal shows all of a reason, on two lines
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(written(cell)) for cell in row))
     return table
@@ -84,6 +86,15 @@ def written(value: object) -> str:
 def at(seconds: float | None) -> str:
     """A time for people, in UTC."""
     return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def lately(seconds: float | None) -> str:
+    """A time of this year for people, in UTC, where a line has to hold much else.
+
+    >>> lately(1_700_000_000.0), lately(None)
+    ('11-14 22:13:20', '-')
+    """
+    return at(seconds).partition("-")[2] or "-"
 
 
 def share(value: float | None) -> str:

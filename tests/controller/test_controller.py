@@ -274,6 +274,7 @@ async def test_a_job_made_at_run_time_runs_and_a_deleted_one_drains(wiring: Fake
         await controller.desk.delete("views", BY, expected=None, forget=True)
         await eventually_async(lambda: wiring.forgotten == ["views"], what="the job forgotten")
         await eventually_async(lambda: not controller.book.leaving, what="the name free again")
+        await eventually_async(lambda: controller.status("views") is None, what="nothing shown of it")
         await controller.desk.create("views", JobSettings(topic="views", scaling=REACTIVE), BY)
 
     assert wiring.pools["views"].requested == 0
