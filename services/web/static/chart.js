@@ -14,7 +14,9 @@ function ticksOf(low, high, count) {
   return ticks;
 }
 
-const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+const TIME_STEPS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
+];
 
 function timeTicks(low, high, count) {
   const rough = (high - low) / count;
@@ -44,6 +46,21 @@ const path = (points, x, y, step) => {
   return before === null ? "" : d;
 };
 
+/** What lies between the lower and the upper edge of [x, low, high] points. */
+const area = (points, x, y) => {
+  const upper = path(
+    points.map(([at, , high]) => [at, high]),
+    x,
+    y,
+  );
+  const lower = path(
+    [...points].reverse().map(([at, low]) => [at, low]),
+    x,
+    y,
+  ).replace("M", "L");
+  return `${upper}${lower}Z`;
+};
+
 /** One frame for every chart: scales, grid, axes, a crosshair and a tooltip. */
 class Chart {
   constructor({ title, unit = "", height = 210, axis = number, empty = "Nothing measured yet." }) {
@@ -53,7 +70,13 @@ class Chart {
     this.legend = h("div.legend");
     this.spoken = h("p.hidden", { "aria-live": "polite" });
     this.plot = h("div.plot", {}, this.svg, this.tip);
-    this.element = h("figure.figure", {}, h("figcaption", {}, h("h3", {}, title, unit ? h("small", {}, ` ${unit}`) : null), this.legend), this.plot, this.spoken);
+    this.element = h(
+      "figure.figure",
+      {},
+      h("figcaption", {}, h("h3", {}, title, unit ? h("small", {}, ` ${unit}`) : null), this.legend),
+      this.plot,
+      this.spoken,
+    );
     this.at = null;
     this.data = null;
     this.svg.addEventListener("pointermove", (event) => this.point(event.offsetX));
@@ -81,7 +104,9 @@ class Chart {
     if (event.key === "Escape") return this.leave();
     const here = this.at === null ? stops.length : nearest(stops, this.at);
     const jump = event.shiftKey ? 10 : 1;
-    const next = { ArrowLeft: here - jump, ArrowRight: here + jump, Home: 0, End: stops.length - 1 }[event.key];
+    const next = { ArrowLeft: here - jump, ArrowRight: here + jump, Home: 0, End: stops.length - 1 }[
+      event.key
+    ];
     this.mark(stops[Math.max(0, Math.min(stops.length - 1, next))]);
     this.spoken.textContent = this.tip.innerText.replaceAll("\n", ", ");
   }
@@ -111,7 +136,10 @@ class Chart {
     this.box = { width, ...inner, x0, x1, y0, y1 };
     this.marks = s("g", { class: "marks" });
     replace(this.svg, this.grid(), s("g", {}, ...this.shapes(this.data)), this.marks);
-    this.svg.setAttribute("aria-label", `${this.title}. ${this.sentence(this.data)} Arrow keys read the values.`);
+    this.svg.setAttribute(
+      "aria-label",
+      `${this.title}. ${this.sentence(this.data)} Arrow keys read the values.`,
+    );
     if (this.at !== null) this.mark(this.at);
   }
 
@@ -126,14 +154,22 @@ class Chart {
     for (const [value, label] of this.xTicks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
       const at = this.x(value);
       if (at > width - MARGIN.right - 10) continue;
-      group.append(s("line", { class: "tick", x1: at, x2: at, y1: MARGIN.top + high, y2: MARGIN.top + high + 4 }));
+      group.append(
+        s("line", { class: "tick", x1: at, x2: at, y1: MARGIN.top + high, y2: MARGIN.top + high + 4 }),
+      );
       group.append(s("text", { x: at, y: MARGIN.top + high + 17, class: "axis mid" }, label));
     }
     return group;
   }
 
   place(x, rows, heading) {
-    replace(this.tip, h("strong", {}, heading), ...rows.map(([name, value, look]) => h("span.row", {}, h(`i.key.${look || "none"}`), h("span", {}, name), h("b", {}, value))));
+    replace(
+      this.tip,
+      h("strong", {}, heading),
+      ...rows.map(([name, value, look]) =>
+        h("span.row", {}, h(`i.key.${look || "none"}`), h("span", {}, name), h("b", {}, value)),
+      ),
+    );
     this.tip.hidden = false;
     const wide = this.tip.offsetWidth;
     const left = x + 14 + wide > this.box.width ? x - wide - 14 : x + 14;
@@ -159,13 +195,23 @@ export class TimeChart extends Chart {
 
   domain({ lines, bands = [], rule, from }) {
     const kept = (points) => points.filter(([at]) => from === undefined || at >= from);
-    const all = [...lines.flatMap((line) => kept(line.points)), ...bands.flatMap((band) => kept(band.points))];
+    const all = [
+      ...lines.flatMap((line) => kept(line.points)),
+      ...bands.flatMap((band) => kept(band.points)),
+    ];
     if (!all.length) return [null, null, 0, 1];
     const times = all.map(([at]) => at);
-    const values = all.flatMap((point) => point.slice(1)).filter((value) => value !== null && value !== undefined);
+    const values = all
+      .flatMap((point) => point.slice(1))
+      .filter((value) => value !== null && value !== undefined);
     if (rule) values.push(rule.value * 1.08);
     const top = Math.max(...values, this.floor + 1e-9);
-    return [from ?? Math.min(...times), Math.max(...times), this.floor, this.floor + (top - this.floor) * 1.08 || 1];
+    return [
+      from ?? Math.min(...times),
+      Math.max(...times),
+      this.floor,
+      this.floor + (top - this.floor) * 1.08 || 1,
+    ];
   }
 
   xTicks(x0, x1, count) {
@@ -180,27 +226,37 @@ export class TimeChart extends Chart {
     for (const band of bands) {
       const points = kept(band.points);
       if (points.length < 2) continue;
-      const upper = path(points.map(([at, , hi]) => [at, hi]), this.x, this.y);
-      const lower = path([...points].reverse().map(([at, lo]) => [at, lo]), this.x, this.y).replace("M", "L");
-      parts.push(s("path", { class: `band ${band.look}`, d: `${upper}${lower}Z` }));
+      parts.push(s("path", { class: `band ${band.look}`, d: area(points, this.x, this.y) }));
     }
     if (now !== undefined && this.x(now) < width - MARGIN.right - 2) {
-      parts.push(s("line", { class: "now", x1: this.x(now), x2: this.x(now), y1: MARGIN.top, y2: MARGIN.top + high }));
+      parts.push(
+        s("line", { class: "now", x1: this.x(now), x2: this.x(now), y1: MARGIN.top, y2: MARGIN.top + high }),
+      );
       parts.push(s("text", { class: "axis", x: this.x(now) + 5, y: MARGIN.top + 9 }, "now"));
     }
-    for (const line of lines) parts.push(s("path", { class: `line ${line.look}`, d: path(kept(line.points), this.x, this.y, line.step) }));
+    for (const line of lines)
+      parts.push(
+        s("path", { class: `line ${line.look}`, d: path(kept(line.points), this.x, this.y, line.step) }),
+      );
     if (rule) {
       const at = this.y(rule.value);
       parts.push(s("line", { class: "rule", x1: MARGIN.left, x2: width - MARGIN.right, y1: at, y2: at }));
       parts.push(s("text", { class: "axis rule-name", x: MARGIN.left + 6, y: at - 5 }, rule.name));
     }
-    replace(this.legend, [...lines, ...bands].map((part) => h("span", {}, h(`i.key.${part.look}${part.points[0]?.length > 2 ? ".wide" : ""}`), part.name)));
+    replace(
+      this.legend,
+      [...lines, ...bands].map((part) =>
+        h("span", {}, h(`i.key.${part.look}${part.points[0]?.length > 2 ? ".wide" : ""}`), part.name),
+      ),
+    );
     return parts;
   }
 
   stops() {
     if (!this.data || !this.box) return [];
-    const every = new Set([...this.data.lines, ...(this.data.bands || [])].flatMap((part) => part.points.map(([at]) => at)));
+    const every = new Set(
+      [...this.data.lines, ...(this.data.bands || [])].flatMap((part) => part.points.map(([at]) => at)),
+    );
     return [...every].filter((at) => at >= this.box.x0).sort((a, b) => a - b);
   }
 
@@ -218,13 +274,16 @@ export class TimeChart extends Chart {
     }
     for (const band of this.data.bands || []) {
       const found = pointAt(band.points, at);
-      if (found) rows.push([band.name, `${this.value(found[1])} – ${this.value(found[2])}`, `${band.look}.wide`]);
+      if (found)
+        rows.push([band.name, `${this.value(found[1])} – ${this.value(found[2])}`, `${band.look}.wide`]);
     }
     this.place(x, rows, clock(at));
   }
 
   sentence({ lines, rule }) {
-    const said = lines.filter((line) => line.points.length).map((line) => `${line.name} ${this.value(line.points.at(-1)[1])}`);
+    const said = lines
+      .filter((line) => line.points.length)
+      .map((line) => `${line.name} ${this.value(line.points.at(-1)[1])}`);
     return `Latest: ${said.join(", ")}${rule ? `; ${rule.name}` : ""}.`;
   }
 }
@@ -243,11 +302,15 @@ function pointAt(points, at) {
 
 const valueAt = (points, at) => pointAt(points, at)?.[1] ?? null;
 
-/** A curve of y over x with points that can be named. Data: {curve: [[x, y]], points: [{x, y, name, look}], limit: {x, name}, rows(x, y)}. */
+/** A curve of y over x with points that can be named. Data: {curve: [[x, y]], band: [[x, low, high]], points: [{x, y, name, look}], limit: {x, name}, legend: [[name, look]], rows(x, y)}. */
 export class CurveChart extends Chart {
   constructor(options) {
     super(options);
-    Object.assign(this, { across: options.across || number, up: options.up || number, fromZero: options.fromZero !== false });
+    Object.assign(this, {
+      across: options.across || number,
+      up: options.up || number,
+      fromZero: options.fromZero !== false,
+    });
   }
 
   domain({ curve, points = [], limit }) {
@@ -269,23 +332,51 @@ export class CurveChart extends Chart {
   limit({ x, name }) {
     const at = this.x(x);
     const end = at > this.box.width * 0.5;
-    return [s("line", { class: "rule", x1: at, x2: at, y1: MARGIN.top, y2: MARGIN.top + this.box.h }), s("text", { class: `axis rule-name ${end ? "end" : ""}`, x: at + (end ? -5 : 5), y: MARGIN.top + 9 }, name)];
+    return [
+      s("line", { class: "rule", x1: at, x2: at, y1: MARGIN.top, y2: MARGIN.top + this.box.h }),
+      s(
+        "text",
+        { class: `axis rule-name ${end ? "end" : ""}`, x: at + (end ? -5 : 5), y: MARGIN.top + 9 },
+        name,
+      ),
+    ];
   }
 
-  shapes({ curve, points = [], dots, limit }) {
+  shapes({ curve, band, points = [], dots, limit, legend = [] }) {
     const parts = limit ? this.limit(limit) : [];
+    if (band) parts.push(s("path", { class: "band throughput", d: area(band, this.x, this.y) }));
     parts.push(s("path", { class: "line throughput", d: path(curve, this.x, this.y) }));
-    if (dots) for (const [x, y] of curve) parts.push(s("circle", { class: "dot throughput", cx: this.x(x), cy: this.y(y), r: 3 }));
+    if (dots)
+      for (const [x, y] of curve)
+        parts.push(s("circle", { class: "dot throughput", cx: this.x(x), cy: this.y(y), r: 3 }));
     for (const { x, y, name, look, below } of points) {
       const px = this.x(x);
       const end = px > this.box.width * 0.66;
       parts.push(s("line", { class: "drop", x1: px, x2: px, y1: this.y(y), y2: MARGIN.top + this.box.h }));
       parts.push(s("circle", { class: `spot ${look}`, cx: px, cy: this.y(y), r: 6 }));
       const low = below && this.y(y) + 22 < MARGIN.top + this.box.h; // never over the axis
-      parts.push(s("text", { class: `axis name ${end ? "end" : ""}`, x: px + (end ? -10 : 10), y: this.y(y) + (low ? 18 : -9) }, name));
+      parts.push(
+        s(
+          "text",
+          {
+            class: `axis name ${end ? "end" : ""}`,
+            x: px + (end ? -10 : 10),
+            y: this.y(y) + (low ? 18 : -9),
+          },
+          name,
+        ),
+      );
     }
-    replace(this.legend);
+    replace(
+      this.legend,
+      legend.map(([name, look]) => h("span", {}, look ? h(`i.key.${look}`) : null, name)),
+    );
     return parts;
+  }
+
+  /** A word beside the title, in the place of the legend. */
+  hint(text) {
+    replace(this.legend, h("span", {}, text));
   }
 
   stops() {
@@ -294,7 +385,13 @@ export class CurveChart extends Chart {
 
   mark(at) {
     this.at = at;
-    const found = this.data.curve[nearest(this.data.curve.map(([x]) => x), at)];
+    const found =
+      this.data.curve[
+        nearest(
+          this.data.curve.map(([x]) => x),
+          at,
+        )
+      ];
     if (!found) return;
     const [x, y] = found;
     replace(this.marks, s("circle", { class: "dot throughput", cx: this.x(x), cy: this.y(y), r: 4 }));
@@ -309,12 +406,26 @@ export class CurveChart extends Chart {
 /** A line without axes, for tables. */
 export function sparkline(values, { width = 120, height = 30, look = "traffic", label = "" } = {}) {
   const known = values.filter((value) => value !== null);
-  const svg = s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  const svg = s("svg", {
+    class: "spark",
+    viewBox: `0 0 ${width} ${height}`,
+    width,
+    height,
+    role: "img",
+    "aria-label": label,
+  });
   if (known.length < 2) return svg;
   const top = Math.max(...known) || 1;
   const x = (i) => (i / (values.length - 1)) * (width - 2) + 1;
   const y = (value) => height - 3 - (value / top) * (height - 6);
-  const d = path(values.map((value, i) => [i, value]), x, y);
-  svg.append(s("path", { class: `band ${look}`, d: `${d}L${x(values.length - 1)} ${height}L${x(0)} ${height}Z` }), s("path", { class: `line ${look}`, d }));
+  const d = path(
+    values.map((value, i) => [i, value]),
+    x,
+    y,
+  );
+  svg.append(
+    s("path", { class: `band ${look}`, d: `${d}L${x(values.length - 1)} ${height}L${x(0)} ${height}Z` }),
+    s("path", { class: `line ${look}`, d }),
+  );
   return svg;
 }
