@@ -62,7 +62,8 @@ async def read_events(
 
     Ids are those of a Redis stream: `Last-Event-ID` goes on where another connection ended, on any
     controller. When events between are not kept any more, the first one is `reset`: read all again.
-    While the log cannot be read, `stalled` says why: silence is no sign of calm; one without a reason ends it.
+    While the log cannot be read, `stalled` says why, so that silence is not taken for calm; one without a
+    reason ends it.
     """
     wanted = _kinds(kinds)
     try:

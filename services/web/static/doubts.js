@@ -30,7 +30,7 @@ export class Doubts {
 const MISSED = 4; // ticks that may fail to come
 const LEAST_S = 15;
 
-/** Hears a job's ticks, and tells how long it has been silent; 0 while ticks come at their usual pace. */
+/** Hears a job's ticks, and tells since when it has been silent; null while ticks come at their usual pace. */
 export class Pulse {
   constructor(times = []) {
     this.times = times.slice(-10);
@@ -42,10 +42,10 @@ export class Pulse {
     this.heardAt = Date.now();
   }
 
-  silentFor() {
+  silentSince() {
     const gaps = this.times.slice(1).map((at, i) => at - this.times[i]);
     const usual = gaps.sort((a, b) => a - b)[gaps.length >> 1] || 0;
-    const gone = (Date.now() - this.heardAt) / 1000;
-    return this.times.length && gone > Math.max(LEAST_S, MISSED * usual) ? gone : 0;
+    const gone = (Date.now() - this.heardAt) / 1000; // by our own clock: the server's may differ
+    return gone > Math.max(LEAST_S, MISSED * usual) ? (this.times.at(-1) ?? null) : null;
   }
 }

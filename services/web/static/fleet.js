@@ -1,9 +1,9 @@
 // Every job at a glance: what is late, what is degraded, what it holds.
 
 import { get, maybe } from "./api.js";
-import { sparkline } from "./chart.js";
+import { sparkline } from "./sparkline.js";
 import { Doubts, Pulse } from "./doubts.js";
-import { h, number, percent, redraw, replace, seconds } from "./dom.js";
+import { clock, h, number, percent, redraw, replace, seconds } from "./dom.js";
 import { Shares } from "./shares.js";
 
 const KEPT = 90;
@@ -67,13 +67,9 @@ export class FleetPage {
 
   /** Ticks that do not come are news too. */
   listen() {
-    const silent = [...this.pulses].filter(([, pulse]) => pulse.silentFor());
-    const longest = Math.max(0, ...silent.map(([, pulse]) => pulse.silentFor()));
-    const names = silent.map(([job]) => job).join(", ");
-    this.doubts.set(
-      "silent",
-      silent.length ? `No tick of ${names} for ${seconds(longest)}. What you see of it is old.` : "",
-    );
+    const silent = [...this.pulses].filter(([, pulse]) => pulse.silentSince());
+    const told = silent.map(([job, pulse]) => `${job} since ${clock(pulse.silentSince())}`);
+    this.doubts.set("silent", told.length ? `No tick of ${told.join(", ")}. What you see of it is old.` : "");
     if (silent.length) this.draw();
   }
 
@@ -188,7 +184,7 @@ export class FleetPage {
   row(job) {
     const rates = this.rates.get(job.id) || [];
     const late = isLate(job);
-    const silent = Boolean(this.pulses.get(job.id)?.silentFor());
+    const silent = Boolean(this.pulses.get(job.id)?.silentSince());
     const cell = (name, ...children) => h("td", { "data-name": name }, ...children);
     return h(
       "tr",

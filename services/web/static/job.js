@@ -1,74 +1,35 @@
 // One job: what came, what is coming, what was decided and why, and what an operator can do about it.
 
-import { ask, get, maybe } from "./api.js";
-import { CurveChart, TimeChart } from "./chart.js";
+import { ask, maybe } from "./api.js";
 import { drawBalance } from "./balance.js";
+import { Charts } from "./charts.js";
 import { Doubts, Pulse } from "./doubts.js";
-import { h, number, percent, replace, seconds } from "./dom.js";
+import { clock, h, number, percent, replace, seconds } from "./dom.js";
 import { Timeline } from "./timeline.js";
 import { pill, statesOf, tile } from "./fleet.js";
 import { Hand } from "./hand.js";
 import { Freshness } from "./promise.js";
 import { drawQuality } from "./quality.js";
+import { Series, KEPT } from "./series.js";
 import { drawResizes, resizesPath, standbys } from "./resizes.js";
 import { drawWhy } from "./why.js";
-
-const KEPT = 600;
-const NEAR = 2.5; // as much past as makes the forecast easy to read, in horizons
 
 export class JobPage {
   constructor(id, me, reasons) {
     Object.assign(this, { id, me, reasons, base: `/v1/jobs/${encodeURIComponent(id)}` });
-    this.series = {
-      at: [],
-      rate: [],
-      trained: [],
-      lag: [],
-      capacity: [],
-      planned: [],
-      requested: [],
-      ready: [],
-    };
+    this.series = new Series();
     this.doubts = new Doubts();
     this.pulse = new Pulse();
     this.head = h("div.job-head");
     this.tiles = h("div.tiles");
     this.why = h("section.card.why", { "aria-label": "The plan in force" });
-    this.traffic = new TimeChart({
-      title: "Traffic and forecast",
-      unit: "samples/s",
-      height: 260,
-      value: (v) => `${number(v)}/s`,
-    });
-    this.workers = new TimeChart({ title: "Workers", value: (v) => number(v) });
-    this.capacity = new TimeChart({
-      title: "Capacity and training",
-      unit: "samples/s",
-      value: (v) => `${number(v)}/s`,
-    });
-    this.lag = new TimeChart({ title: "Lag against the promise", unit: "s", value: seconds });
-    this.curve = new CurveChart({
-      title: "Throughput",
-      unit: "samples/s by workers",
-      across: (v) => number(v),
-    });
+    this.charts = new Charts();
     this.balance = h("section.card", { "aria-label": "Partitions and workers" });
     this.timeline = new Timeline(this.base, reasons);
     this.resizes = h("section.card", { "aria-label": "Resizes" });
     this.quality = h("section.card", { "aria-label": "Freshness and quality" });
     this.promise = new Freshness(this);
     this.hand = new Hand(this);
-    this.span = h(
-      "select",
-      { id: "span", onchange: () => this.spanned() },
-      h("option", { value: "" }, "near now"),
-      h("option", { value: "whole" }, "all that is kept"),
-    );
-    this.spanRow = h(
-      "div.row-head.span",
-      {},
-      h("span.inline", {}, h("label", { for: "span" }, "Charts show"), this.span),
-    );
     this.element = h(
       "div.page",
       {},
@@ -87,27 +48,7 @@ export class JobPage {
       h(
         "div.columns",
         {},
-        h(
-          "div.left",
-          {},
-          this.why,
-          this.spanRow,
-          h("section.card", {}, this.traffic.element),
-          h(
-            "div.pair",
-            {},
-            h("section.card", {}, this.workers.element),
-            h("section.card", {}, this.lag.element),
-          ),
-          h(
-            "div.pair",
-            {},
-            h("section.card", {}, this.capacity.element),
-            h("section.card", {}, this.curve.element),
-          ),
-          this.timeline.element,
-          this.balance,
-        ),
+        h("div.left", {}, this.why, this.charts.element, this.timeline.element, this.balance),
         h("div.right", {}, this.promise.element, this.hand.element, this.quality, this.resizes),
       ),
     );
@@ -123,18 +64,7 @@ export class JobPage {
   async readAll() {
     await this.read();
     const series = await maybe(`${this.base}/series?limit=${KEPT}`);
-    if (series) {
-      this.series = {
-        at: series.at_s,
-        rate: series.rate_per_s,
-        trained: series.trained_per_s,
-        lag: series.lag_s,
-        capacity: series.capacity_per_s,
-        planned: series.planned,
-        requested: series.requested,
-        ready: series.ready,
-      };
-    }
+    if (series) this.series = new Series(series);
     this.pulse = new Pulse(this.series.at);
     await this.timeline.load();
     this.draw();
@@ -150,13 +80,9 @@ export class JobPage {
 
   /** Ticks that do not come are news too. */
   listen() {
-    const silent = this.pulse.silentFor();
-    this.doubts.set(
-      "silent",
-      silent
-        ? `No tick for ${seconds(silent)}: no controller decides for this job now, or nobody can tell. What you see is old.`
-        : "",
-    );
+    const since = this.pulse.silentSince();
+    const why = "no controller decides for this job now, or nobody can tell. What you see is old.";
+    this.doubts.set("silent", since ? `No tick since ${clock(since)}: ${why}` : "");
     this.drawHead();
   }
 
@@ -194,21 +120,7 @@ export class JobPage {
     this.doubts.set("silent", "");
     Object.assign(this.job, { degraded: data.degraded, trouble: data.trouble, at_s: data.at_s });
     if (data.rate_per_s !== undefined) {
-      const { series } = this;
-      const values = {
-        at: data.at_s,
-        rate: data.rate_per_s,
-        trained: data.trained_per_s,
-        lag: data.lag_s,
-        capacity: data.capacity_per_s,
-        planned: data.planned,
-        requested: data.requested,
-        ready: data.ready,
-      };
-      for (const [name, value] of Object.entries(values)) {
-        series[name].push(value ?? null);
-        if (series[name].length > KEPT) series[name].shift();
-      }
+      this.series.add(data);
       for (const name of ["rate_per_s", "lag_s", "planned", "requested", "ready"])
         if (data[name] !== undefined) this.job[name] = data[name];
     }
@@ -251,7 +163,7 @@ export class JobPage {
     this.drawHead();
     this.doubts.set("degraded", this.job.degraded ? `Degraded: ${this.job.trouble}` : "");
     drawWhy(this.why, this.plan, this.job);
-    this.drawCharts();
+    this.charts.draw(this.series, this.snapshot, this.job);
     drawBalance(this.balance, this.snapshot);
     drawQuality(this.quality, this.snapshot, this.job);
     drawResizes(this.resizes, this.snapshot?.safety, this.actuations);
@@ -302,96 +214,6 @@ export class JobPage {
           : "too little history",
       ),
     );
-  }
-
-  drawCharts() {
-    const { series, snapshot, job } = this;
-    const zip = (values) => series.at.map((at, i) => [at, values[i]]);
-    const forecast = snapshot?.forecast;
-    const now = series.at.at(-1);
-    const ahead = forecast ? forecast.paths["0.5"].length * forecast.step_s : 0;
-    const near = Math.max(ahead * NEAR, 120);
-    const from = now === undefined ? undefined : Math.max(series.at[0], this.whole ? 0 : now - near);
-    this.spanRow.hidden = now === undefined || now - series.at[0] <= near;
-    const future = (level) =>
-      forecast.paths[level]
-        .map((value, i) => [forecast.issued_at_s + (i + 0.5) * forecast.step_s, value])
-        .filter(([at]) => at >= now - forecast.step_s);
-    const lines = [{ name: "arrived", look: "traffic", points: zip(series.rate) }];
-    const bands = [];
-    if (forecast && now !== undefined) {
-      const said = forecast.said.filter(({ at_s }) => at_s <= now + forecast.step_s);
-      const low = future("0.1");
-      const high = future("0.95");
-      bands.push({
-        name: "was forecast (10–95 %)",
-        look: "said",
-        points: said.map((one) => [one.at_s, one.low, one.high]),
-      });
-      bands.push({
-        name: "forecast (10–95 %)",
-        look: "forecast",
-        points: low.map(([at, value], i) => [at, value, high[i][1]]),
-      });
-      lines.push({ name: "forecast median", look: "forecast", points: future("0.5") });
-    }
-    this.traffic.show({ lines, bands, now, from });
-    this.workers.show({
-      lines: [
-        { name: "planned", look: "planned", points: zip(series.planned), step: true },
-        { name: "requested", look: "requested", points: zip(series.requested), step: true },
-        { name: "ready", look: "ready", points: zip(series.ready), step: true },
-      ],
-      from,
-    });
-    this.capacity.show({
-      lines: [
-        { name: "capacity of ready workers", look: "capacity", points: zip(series.capacity), step: true },
-        { name: "arrived", look: "traffic", points: zip(series.rate) },
-        { name: "trained", look: "trained", points: zip(series.trained) },
-      ],
-      from,
-    });
-    this.lag.show({
-      lines: [{ name: "oldest sample", look: "lag", points: zip(series.lag) }],
-      rule: { value: job.fresh_within_s, name: `promised: ${seconds(job.fresh_within_s)}` },
-      from,
-    });
-    this.drawCurve();
-  }
-
-  spanned() {
-    this.whole = this.span.value === "whole";
-    this.drawCharts();
-  }
-
-  drawCurve() {
-    const known = this.snapshot?.throughput;
-    if (!known) return this.curve.show({ curve: [], points: [], rows: () => [] });
-    const curve = known.curve.map((rate, workers) => [workers, rate]);
-    const band = known.curve_low.map((rate, workers) => [workers, rate, known.curve[workers]]);
-    const points = [
-      {
-        x: known.ready,
-        y: known.trained_per_s,
-        look: "traffic",
-        name: `now: ${known.ready} train ${number(known.trained_per_s)}/s`,
-        below: true,
-      },
-    ];
-    const legend = [
-      ["expected", "throughput"],
-      ["down to what is sure", "throughput.wide"],
-    ];
-    const rows = (x, y) => [
-      ["workers", number(x)],
-      ["can train", `${number(y)}/s`, "throughput"],
-      ["at least", `${number(known.curve_low[x])}/s`, "throughput.wide"],
-    ];
-    this.curve.show({ curve, band, points, legend, rows });
-    this.note ||= this.curve.element.appendChild(h("p.fine"));
-    this.note.textContent = `Bottleneck: ${known.bottleneck}. Confidence: ${known.confidence} (${known.observations} observations).`;
-    return undefined;
   }
 }
 

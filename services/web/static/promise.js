@@ -1,8 +1,8 @@
 // The promise: what another one would cost, on the job's own recent traffic, before it can be saved.
 
-import { Problem, ask } from "./api.js";
-import { CurveChart } from "./chart.js";
-import { h, number, percent, replace, seconds } from "./dom.js";
+import { Problem } from "./api.js";
+import { h, replace, seconds } from "./dom.js";
+import { Prediction } from "./prediction.js";
 
 const STEPS = [
   0.5, 1, 2, 3, 5, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1200, 1800, 2700, 3600,
@@ -13,6 +13,7 @@ export class Freshness {
   constructor(page) {
     this.page = page;
     this.may = page.me.role !== "viewer";
+    this.prediction = new Prediction(page, () => this.buttons());
     this.element = h("section.card", { "aria-label": "Freshness promised" });
   }
 
@@ -35,9 +36,7 @@ export class Freshness {
   }
 
   close() {
-    clearTimeout(this.timer);
-    this.calm();
-    this.asking?.abort();
+    this.prediction.stop();
   }
 
   draw() {
@@ -70,16 +69,6 @@ export class Freshness {
       disabled: off,
       oninput: () => this.typed(),
     });
-    this.chart = new CurveChart({
-      title: "What it would cost",
-      unit: "GPU-hours a day by late share",
-      height: 190,
-      across: (v, step) =>
-        percent(v, step ? Math.min(4, Math.max(0, Math.ceil(-Math.log10(step * 100) - 1e-9))) : 1),
-      fromZero: false,
-      empty: "Playing recent traffic again…",
-    });
-    this.verdict = h("p.verdict", { role: "status", "aria-live": "polite" });
     this.note = h("p.fine", { role: "status", "aria-live": "polite" });
     this.save = h("button.primary", { type: "submit", disabled: true }, "Save the promise");
     this.undo = h("button.ghost", { type: "button", disabled: true, onclick: () => this.reset() }, "Undo");
@@ -98,8 +87,7 @@ export class Freshness {
         h("label", { for: "target" }, "Samples that may be late"),
         h("span.unit", {}, this.target, "%"),
       ),
-      this.chart.element,
-      this.verdict,
+      this.prediction.element,
       h("div.buttons", {}, this.save, this.undo),
       this.note,
     );
@@ -146,10 +134,9 @@ export class Freshness {
 
   touched() {
     this.dirty = true;
-    this.predicted = false;
     this.said("");
-    this.buttons();
     this.ask(350);
+    this.buttons();
   }
 
   wanted() {
@@ -163,134 +150,13 @@ export class Freshness {
 
   buttons() {
     this.undo.disabled = !this.dirty;
-    this.save.disabled = !this.dirty || !this.valid() || !this.predicted || !this.may;
+    this.save.disabled = !this.dirty || !this.valid() || !this.prediction.told || !this.may;
   }
 
+  /** What the terms chosen would cost, a moment after the last touch. */
   ask(after) {
-    clearTimeout(this.timer);
-    this.asking?.abort();
-    this.timer = setTimeout(() => this.predict(), after);
-  }
-
-  async predict() {
-    if (!this.valid()) {
-      this.verdict.textContent = "A promise needs more than 0 seconds, and a late share between 0 and 100 %.";
-      return;
-    }
-    this.asking = new AbortController();
-    this.busy();
-    const terms = this.wanted();
-    try {
-      // The verdict is enough to save by; the curve behind it takes several times as long.
-      this.shown(await this.played(terms, false), "playing other settings of the rule…");
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      this.failed(error);
-      return;
-    }
-    try {
-      this.shown(await this.played(terms, true), "dots: the rule at other settings");
-    } catch (error) {
-      if (error.name !== "AbortError") this.chart.hint(`no curve: ${error.message}`);
-    }
-  }
-
-  async played(slo, curve) {
-    return (await ask("POST", `${this.page.base}/what-if`, { slo, curve }, { signal: this.asking.signal }))
-      .document;
-  }
-
-  /** Without a simulator, or without traffic to play, one may save all the same: that there is no prediction is said. */
-  failed(error) {
-    this.calm();
-    this.verdict.textContent = `No prediction: ${error.message}.`;
-    this.chart.empty = "No prediction.";
-    this.chart.show({ curve: [], points: [], rows: () => [] });
-    this.predicted = true;
-    this.buttons();
-  }
-
-  /** A prediction plays a whole day: how long it has taken so far is told, to the eye alone. */
-  busy() {
-    const since = Date.now();
-    const gone = h("span", { "aria-hidden": true });
-    this.calm();
-    this.verdict.dataset.state = "busy";
-    replace(this.verdict, "Playing recent traffic again… ", gone);
-    this.counting = setInterval(
-      () => (gone.textContent = `${Math.round((Date.now() - since) / 1000)} s`),
-      1000,
-    );
-  }
-
-  calm() {
-    clearInterval(this.counting);
-    this.verdict?.removeAttribute("data-state");
-  }
-
-  shown({ asked, in_force: now, curve, traffic_s: span }, hint) {
-    this.calm();
-    this.predicted = true;
-    this.buttons();
-    const points = [
-      {
-        x: now.late_share,
-        y: now.gpu_hours_per_day,
-        look: "quiet",
-        name: `now, ${seconds(now.fresh_within_s)}`,
-        below: true,
-      },
-    ];
-    if (this.dirty)
-      points.push({
-        x: asked.late_share,
-        y: asked.gpu_hours_per_day,
-        look: "asked",
-        name: seconds(asked.fresh_within_s),
-      });
-    const sorted = [...curve, asked].sort(
-      (a, b) => a.late_share - b.late_share || b.gpu_hours_per_day - a.gpu_hours_per_day,
-    );
-    this.chart.show({
-      curve: sorted.map((point) => [point.late_share, point.gpu_hours_per_day]),
-      dots: true,
-      legend: [[hint]],
-      points,
-      limit: {
-        x: this.wanted().late_share_target,
-        name: `allowed: ${percent(this.wanted().late_share_target)}`,
-      },
-      rows: (x) => {
-        const point = sorted.find((one) => one.late_share === x) || sorted[0];
-        return [
-          ["rule set to", point.setting || "as it is"],
-          ["late", percent(point.late_share)],
-          ["GPU-hours a day", number(point.gpu_hours_per_day)],
-          ["workers, mean", number(point.workers_mean)],
-        ];
-      },
-    });
-    const change = now.gpu_hours_per_day ? (asked.gpu_hours_per_day / now.gpu_hours_per_day - 1) * 100 : 0;
-    const sign = change >= 0 ? "+" : "−";
-    const cost = this.dirty
-      ? `, ${sign}${Math.abs(change).toFixed(Math.abs(change) < 10 ? 1 : 0)} % against now`
-      : "";
-    replace(
-      this.verdict,
-      h("b", {}, percent(asked.late_share)),
-      " late at ",
-      h("b", {}, `${number(asked.gpu_hours_per_day)} GPU-hours a day`),
-      cost,
-      Number.isFinite(asked.auc_loss) ? `, ${asked.auc_loss.toFixed(4)} of AUC lost by lateness` : "",
-      h("span.fine", {}, ` Predicted from the last ${seconds(span)} of traffic.${this.seen(now)}`),
-    );
-  }
-
-  /** How far the same prediction is from what was measured under the promise in force. */
-  seen(now) {
-    const { late_share: late } = this.page.job;
-    if (late === null) return "";
-    return ` For the promise in force it says ${percent(now.late_share)}; ${percent(late)} were late so far.`;
+    if (this.valid()) this.prediction.ask(this.wanted(), { changed: this.dirty, after });
+    else this.prediction.refuse("A promise needs more than 0 seconds, and a late share between 0 and 100 %.");
   }
 
   async store(event) {
