@@ -92,7 +92,7 @@ class Showcase:
         silent_s = self._clock.now_s() - snapshot.at_s
         if silent_s <= self._silent_after_s:
             return snapshot
-        why = f"no decision for {silent_s:.0f} s: no controller leads, or its loop hangs; what is shown is old"
+        why = f"no decision for {silent_s:.0f} s: no controller leads, or its loop hangs; all here is old"
         return snapshot.model_copy(update={"degraded": True, "trouble": why})
 
     async def document(self, job: str) -> bytes | None:
