@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -102,14 +102,21 @@ class FakeController:
         made = [d.actuation for d in reversed(self.log) if d.job == job and d.actuation is not None]
         return tuple(made[:limit])
 
-    def tick(self, *, rate: float = 450, coming: float | None = 500, lag_s: float = 0.0) -> Tick:
+    def tick(
+        self,
+        *,
+        rate: float = 450,
+        coming: float | None = 500,
+        lag_s: float = 0.0,
+        late_share: float | None = None,
+    ) -> Tick:
         """One tick of `clicks`, with the policy that the book has."""
         # Hardly busy, so that nothing is learned and sizes can be counted on fingers.
         report = WorkerReport("w-0", at_s=1000, trained=77, busy=0.04, rate_per_busy_s=100)
         at_s = 1000.0 + len(self.log)
         lag = round(lag_s * rate)
         seen = an_observation(at_s=at_s, rate=rate, lag=lag, coming=coming, pool=a_pool(2), reports=(report,))
-        object.__setattr__(seen, "history", HISTORY)
+        seen = replace(seen, history=HISTORY, traffic=replace(seen.traffic, late_share=late_share))
         state = ControlState(planned=2, sequence=len(self.log))
         decision = decide(seen, state, a_policy())
         if self.fleet.share is not None:

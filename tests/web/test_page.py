@@ -377,6 +377,17 @@ def test_no_promise_is_called_kept_while_more_samples_were_late_than_may_be(
     expect(tile).to_contain_text("1 had more late than may be")
 
 
+def test_the_late_share_of_the_fleet_follows_the_ticks(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served)
+    row = page.get_by_role("row").filter(has_text="clicks-raw")
+    expect(row).to_contain_text("0.5 %")
+
+    served.tick(late_share=0.31)
+
+    expect(row).to_contain_text("31 %")
+
+
 def test_a_paused_job_that_is_late_shows_both(page: Page, served: Served) -> None:
     served.tick(lag_s=900)
     served.run(served.rig.controller.desk.pause, "clicks", ANN, reason="")

@@ -22,6 +22,10 @@ export class Doubts {
     this.changed();
   }
 
+  get stalled() {
+    return Boolean(this.why.get("stalled"));
+  }
+
   get old() {
     return OLD.some((kind) => this.why.get(kind));
   }

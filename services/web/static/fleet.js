@@ -70,7 +70,7 @@ export class FleetPage {
     const silent = [...this.pulses].filter(([, pulse]) => pulse.silentSince());
     const told = silent.map(([job, pulse]) => `${job} since ${clock(pulse.silentSince())}`);
     this.doubts.set("silent", told.length ? `No tick of ${told.join(", ")}. What you see of it is old.` : "");
-    if (silent.length) this.draw();
+    if (this.doubts.old) this.draw();
   }
 
   async heard(kind, data) {
@@ -82,6 +82,7 @@ export class FleetPage {
       "at_s",
       "rate_per_s",
       "lag_s",
+      "late_share",
       "planned",
       "requested",
       "ready",
@@ -184,7 +185,7 @@ export class FleetPage {
   row(job) {
     const rates = this.rates.get(job.id) || [];
     const late = isLate(job);
-    const silent = Boolean(this.pulses.get(job.id)?.silentSince());
+    const silent = Boolean(this.doubts.stalled || this.pulses.get(job.id)?.silentSince());
     const cell = (name, ...children) => h("td", { "data-name": name }, ...children);
     return h(
       "tr",
@@ -226,7 +227,7 @@ export class FleetPage {
 
 /** A promise is two: no sample older than promised now, and no more late ones than may be. */
 function kept(late, over) {
-  if (late) return ["beyond their promise", "bad"];
+  if (late) return ["beyond the promise", "bad"];
   if (over) return [`${over} had more late than may be`, "bad"];
   return ["every promise is kept", "good"];
 }
