@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from services.cli.client import WHAT_IF_TIMEOUT_S
 from services.cli.forecast import duration_s
 from services.cli.job_shown import Name, job_path, terms_of
-from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, share, show, table_of
+from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, share, show, table_of, waiting
 
 
 def what_if(
@@ -37,7 +36,7 @@ def what_if(
             **{k: v for k, v in bounds.items() if v is not None},
             "fresh_within_s": [duration_s(text) for text in also_within or ()],
         }
-        with Console(stderr=True).status("playing recent traffic again ..."):
+        with waiting("playing recent traffic again"):
             reply = client.ask("POST", job_path(name, "/what-if"), body, timeout_s=WHAT_IF_TIMEOUT_S)
         show(reply.document, as_json, _curve)
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -40,6 +41,15 @@ def asking_server(command: str, server: str, ca_file: str | None) -> Iterator[Cl
     """A client whose errors are told as above."""
     with answering(command):
         yield Client(server, ca_file=ca_file)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say what takes a while, and how long it has taken; on standard error, and gone when it is over."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
 
 
 def show(document: Any, as_json: bool, table: Callable[[Any], Table]) -> None:

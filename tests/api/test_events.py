@@ -19,7 +19,7 @@ from services.api import events as events_module
 from services.api.event_feed import EventFeed
 from services.settings.root import RedisSettings
 from services.store.connect import connect
-from services.store.streams import MemoryStream, RedisStream, StreamId, StreamLog
+from services.store.streams import Entry, MemoryStream, RedisStream, StreamId, StreamLog
 from tests.api.sites import FragileStream, Rig
 from tests.waiting import eventually_async
 
@@ -231,6 +231,6 @@ async def _hear(feed: EventFeed, start: StreamId, many: int) -> list[int]:
             numbers += [int(entry.fields["n"]) for entry in found]
         while len(numbers) < many:
             entry = await watcher.next(within_s=20.0)
-            assert entry is not None, f"silence after {len(numbers)}"
+            assert isinstance(entry, Entry), f"silence after {len(numbers)}"
             numbers.append(int(entry.fields["n"]))
     return numbers
