@@ -39,4 +39,6 @@ async def record() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    ANSWERS.write_text(json.dumps(asyncio.run(record()), indent=1) + "\n", encoding="utf-8")
+    # One line an operation: a change of one shows as one.
+    lines = (f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in asyncio.run(record()).items())
+    ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
