@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from services.access.rate import RateLimit
-from services.api import actions, events, fleet, fleet_share, jobs, readings, what_if_routes
+from services.api import actions, events, fleet, fleet_questions, jobs, readings, what_if_routes
 from services.api.api_metrics import ApiMetrics
 from services.api.gate import Gate
 from services.api.openapi import describe
@@ -40,7 +40,7 @@ def create_app(site: Site) -> FastAPI:
     app.state.doorkeeper = Doorkeeper(
         site.tokens, SystemClock(), listens_on=site.settings.host, admin_token=site.admin_token
     )
-    for part in (fleet, fleet_share, jobs, readings, actions, what_if_routes, events):
+    for part in (fleet, fleet_questions, jobs, readings, actions, what_if_routes, events):
         app.include_router(part.router)
     add_page(app)
     add_problems(app)

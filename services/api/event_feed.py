@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 
@@ -19,19 +20,26 @@ _CATCH_UP = 500
 _RETRY_S = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """The log cannot be read: silence is no sign that nothing happens. Without a reason it is over."""
+
+    why: str
+
+
 class Watcher:
     """One who watches: events from a place on, without gaps, or a word that there is one."""
 
     def __init__(self, log: StreamLog, start: StreamId) -> None:
         self._log = log
-        self._queue: asyncio.Queue[Entry | None] = asyncio.Queue(QUEUE_MAX)
+        self._queue: asyncio.Queue[Entry | Stalled | None] = asyncio.Queue(QUEUE_MAX)
         self.last = start
         self.overflowed = False
         self.closed = False
         """The server stops: nothing will come any more."""
 
-    def told(self, entry: Entry) -> None:
-        """Take in one event."""
+    def told(self, entry: Entry | Stalled) -> None:
+        """Take in one event, or that none can be read for now."""
         try:
             self._queue.put_nowait(entry)
         except asyncio.QueueFull:
@@ -50,14 +58,14 @@ class Watcher:
             self.last = found[-1].id
         return found
 
-    async def next(self, *, within_s: float) -> Entry | None:
-        """The next event that was not seen yet; None when there was none in time."""
+    async def next(self, *, within_s: float) -> Entry | Stalled | None:
+        """The next event that was not seen yet, or why none comes; None when there was neither in time."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
                     entry = await self._queue.get()
-                    if entry is None:
-                        return None
+                    if entry is None or isinstance(entry, Stalled):
+                        return entry
                     if entry.id > self.last:
                         self.last = entry.id
                         return entry
@@ -109,18 +117,31 @@ class EventFeed:
     async def _read(self) -> None:
         """Until nobody watches any more."""
         last: StreamId | None = None
+        stalled = False
         while self._watchers:
             try:
                 if last is None:
                     last = (await self.log.span()).last
                     self._placed.set()
-                for entry in await self.log.wait(last, limit=500):
-                    last = entry.id
-                    for watcher in tuple(self._watchers):
-                        watcher.told(entry)
+                found = await self.log.wait(last, limit=500)
             except StateUnavailable as error:
-                log.warning("events_not_read", why=str(error))
+                if not stalled:
+                    log.warning("events_not_read", why=str(error))
+                    self._tell(Stalled(str(error)))
+                stalled = True
                 await asyncio.sleep(_RETRY_S)
+                continue
+            if stalled:
+                log.info("events_read_again")
+                self._tell(Stalled(""))
+                stalled = False
+            for entry in found:
+                last = entry.id
+                self._tell(entry)
+
+    def _tell(self, entry: Entry | Stalled) -> None:
+        for watcher in tuple(self._watchers):
+            watcher.told(entry)
 
     async def close(self) -> None:
         """Let everybody go, and stop reading. Whoever watches afterwards starts it again."""

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from services.api.dependencies import Viewer
-from services.api.event_feed import EventFeed, Watcher
+from services.api.event_feed import EventFeed, Stalled, Watcher
 from services.api.principal import Doorkeeper, Principal
 from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
@@ -62,6 +62,8 @@ async def read_events(
 
     Ids are those of a Redis stream: `Last-Event-ID` goes on where another connection ended, on any
     controller. When events between are not kept any more, the first one is `reset`: read all again.
+    While the log cannot be read, `stalled` says why, so that silence is not taken for calm; one without a
+    reason ends it.
     """
     wanted = _kinds(kinds)
     try:
@@ -135,6 +137,8 @@ async def _events(watcher: Watcher, shows: Shows, welcome: Welcome) -> AsyncIter
             return
         if entry is None:
             yield b": still here\n\n"
+        elif isinstance(entry, Stalled):
+            yield f"event: stalled\ndata: {json.dumps({'why': entry.why})}\n\n".encode()
         elif shows(entry):
             yield _written(entry)
         now_s = asyncio.get_running_loop().time()

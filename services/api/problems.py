@@ -46,6 +46,11 @@ class Kind(Enum):
         self.status = status
         self.title = title
 
+    @property
+    def urn(self) -> str:
+        """Its name as a problem document has it."""
+        return f"urn:penstock:problem:{self.slug}"
+
 
 class Mistake(BaseModel):
     """One field that is wrong."""
@@ -96,7 +101,7 @@ class ApiProblem(Exception):
     def response(self) -> JSONResponse:
         """The document."""
         problem = Problem(
-            type=f"urn:penstock:problem:{self.kind.slug}",
+            type=self.kind.urn,
             title=self.kind.title,
             status=self.kind.status,
             detail=printable(str(self)),

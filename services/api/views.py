@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field
 
 from services.access.role import Role
+from services.api.fleet_share_view import FleetShareView
 from services.control.types import Mode, Reason
 from services.controller.readiness import Readiness
 from services.controller.snapshot import JobSnapshot
@@ -141,72 +142,6 @@ class SeriesView(View):
     requested: list[int]
     ready: list[int]
     reason: list[Reason]
-
-
-class FleetTypeView(View):
-    """GPUs of one type."""
-
-    gpu_type: str
-    gpus: int
-    """There now."""
-    lost: int
-    """Should be there and are not."""
-    price: float
-    """Of one, an hour."""
-    wished: float
-    held: float
-    """In use, or given."""
-    batch: float
-    """With the batch pool, until a job needs them."""
-    contended: bool
-    shadow_price: float
-    """Weighted satisfaction that one more would add."""
-
-
-class WorkerAdviceView(View):
-    """What a worker should be made of so that a sample costs least and input is not the bottleneck."""
-
-    advice: str
-    """`add_cores` where the GPU waits for input; `right` where nothing is to be changed."""
-    gpu_share: float
-    cores: int
-
-
-class AllotmentView(View):
-    """What one job asked, what it has, and what bound it."""
-
-    job: str
-    tenant: str
-    gpu_type: str
-    asked: int
-    share: int
-    """Workers that it is to have by the latest wishes."""
-    held: int
-    """Workers that it has, or has been given."""
-    guaranteed: int
-    lent: int
-    """Workers of its guarantee that others may have for now."""
-    weight: float
-    """In the whole fleet, its tenants' weights included."""
-    satisfaction: float
-    """Share of what it asked for that its share trains."""
-    binding: str
-    worth: dict[str, float]
-    """By GPU type: satisfaction that one more GPU would add."""
-    worker: WorkerAdviceView | None
-    """Null where the workers do not report their steps, or `fleet.cores` is not given."""
-
-
-class FleetShareView(View):
-    """How the fleet's GPUs are shared by the latest wishes."""
-
-    method: str
-    """`wishes` while there is enough for all."""
-    types: list[FleetTypeView]
-    jobs: list[AllotmentView]
-    note: str
-    trouble: str
-    """Why the fleet is not shared as it should be, in words; empty when all is well."""
 
 
 class FleetView(View):

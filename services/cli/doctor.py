@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.shown import waiting
 from services.doctor.finding import Finding, Verdict
 from services.doctor.kafka_cluster import check_kafka
 from services.doctor.machine import check_pools, check_versions
@@ -34,7 +35,8 @@ def doctor(
     Says what is wrong and how to mend it. Exits with 1 when something is wrong, 0 otherwise;
     changes nothing.
     """
-    findings = list(_findings(config))
+    with waiting("looking at settings, Kafka, Redis and pools"):
+        findings = list(_findings(config))
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from services.cli.client import WHAT_IF_TIMEOUT_S
-from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, share, show, table_of
+from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, share, show, table_of, waiting
 from services.control.errors import ControlError
 from services.controller.fleet_source import nodes_from
 from services.settings.fleet import PlatformSettings
@@ -55,7 +55,7 @@ def show_fleet(*, server: Server = SERVER, ca_file: CaFile = None, as_json: AsJs
 @fleet.command("ahead")
 def ahead(*, server: Server = SERVER, ca_file: CaFile = None, as_json: AsJson = False) -> None:
     """How many GPUs of each type will be wished over the next day, and when there are too few."""
-    with asking_server("fleet ahead", server, ca_file) as client:
+    with asking_server("fleet ahead", server, ca_file) as client, waiting("looking a day ahead"):
         document = client.ask("GET", "/v1/fleet/ahead", timeout_s=WHAT_IF_TIMEOUT_S).document
     show(document, as_json, _ahead)
 
@@ -73,7 +73,7 @@ def admit(
     Exit code 0 is accept; 1 is queue or refuse.
     """
     body = _read(file)
-    with asking_server("fleet admit", server, ca_file) as client:
+    with asking_server("fleet admit", server, ca_file) as client, waiting("playing a day and a week"):
         document = client.ask("POST", "/v1/fleet/admission", body, timeout_s=WHAT_IF_TIMEOUT_S).document
     if not as_json:
         wait = f" in {document['start_s'] / 3600:.0f} h" if document["verdict"] == "queue" else ""

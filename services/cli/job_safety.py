@@ -8,7 +8,18 @@ import typer
 from rich.table import Table
 
 from services.cli.client import quoted
-from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, at, facts, show, table_of
+from services.cli.shown import (
+    SERVER,
+    AsJson,
+    CaFile,
+    Server,
+    asking_server,
+    at,
+    facts,
+    lately,
+    show,
+    table_of,
+)
 
 
 def safety(
@@ -48,7 +59,7 @@ def _shown(found: dict[str, Any]) -> Table:
     }
     whole.add_row(facts(head))
     whole.add_row("")
-    columns = ("asked (UTC)", "workers", "reason", "outcome", "times", "since (UTC)", "why", "decision")
+    columns = ("asked (UTC)", "workers", "reason", "outcome", "decision", "why")
     whole.add_row(table_of(columns, [_row(one) for one in found["actuations"]]))
     return whole
 
@@ -77,7 +88,14 @@ def _breaker(one: dict[str, Any]) -> str:
 
 
 def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    """
+    >>> told = {"at_s": 1e9, "before": 2, "workers": 5, "reason": "catch_up", "outcome": "refused",
+    ...         "times": 3, "first_at_s": 999999000.0, "why": "a quota", "decision_id": "clicks-7"}
+    >>> _row(told)[1:4]
+    ('2 to 5', 'catch_up', 'refused 3 times since 09-09 01:30:00')
+    """
+    often = f" {one['times']} times since {lately(one['first_at_s'])}" if one["times"] > 1 else ""
     return (
-        *(at(one["at_s"]), f"{one['before']} to {one['workers']}", one["reason"], one["outcome"]),
-        *(one["times"], at(one["first_at_s"]), one["why"], one["decision_id"]),
+        *(lately(one["at_s"]), f"{one['before']} to {one['workers']}", one["reason"]),
+        *(f"{one['outcome']}{often}", one["decision_id"], one["why"]),
     )

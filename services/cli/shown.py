@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -42,6 +43,15 @@ def asking_server(command: str, server: str, ca_file: str | None) -> Iterator[Cl
         yield Client(server, ca_file=ca_file)
 
 
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say what takes a while, and how long it has taken; on standard error, and gone when it is over."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
+
+
 def show(document: Any, as_json: bool, table: Callable[[Any], Table]) -> None:
     """JSON as it came, or a table for people."""
     if as_json:
@@ -52,7 +62,9 @@ def show(document: Any, as_json: bool, table: Callable[[Any], Table]) -> None:
 
 def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     """A plain table. Cells are text, never markup: a name in square brackets stays a name."""
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")  # a narrow terminal shows all of a reason, on two lines
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(written(cell)) for cell in row))
     return table
@@ -84,6 +96,15 @@ def written(value: object) -> str:
 def at(seconds: float | None) -> str:
     """A time for people, in UTC."""
     return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def lately(seconds: float | None) -> str:
+    """A time of this year for people, in UTC, where a line has to hold much else.
+
+    >>> lately(1_700_000_000.0), lately(None)
+    ('11-14 22:13:20', '-')
+    """
+    return at(seconds).partition("-")[2] or "-"
 
 
 def share(value: float | None) -> str:

@@ -133,7 +133,13 @@ class Controller:
             decision_of=self._decision_of,
             check_jobs=self.fleet.check,
         )
-        self._showcase = Showcase(self.journal, self.book, wiring)
+        self._showcase = Showcase(
+            self.journal,
+            self.book,
+            wiring,
+            clock=clock,
+            silent_after_s=3 * settings.controller.tick_s + settings.controller.leader_ttl_s,
+        )
         self._publisher = Publisher(wiring.events, wiring.snapshots, self._showcase.document)
         self.journal.listen(self._showcase.told)
         self.journal.listen(self._publisher.told)
@@ -206,6 +212,9 @@ class Controller:
                 task.cancel()
                 await asyncio.wait([task])
                 del self._running[name]
+                if record is None or record.deleted:
+                    self.journal.forget(name)
+                    self._showcase.forget(name)
         for name, record in wanted.items():
             if name not in self._running:
                 work = self._retire(record) if record.deleted else self._keep_running(name)

@@ -43,6 +43,11 @@ class Journal:
         """None until the job's first tick has ended."""
         return self._status.get(job)
 
+    def forget(self, job: str) -> None:
+        """The job was deleted: nothing of it is shown any more."""
+        self._status.pop(job, None)
+        self._metrics.forget(job)
+
     def told(self, tick: Tick, *, slo: SloSettings) -> None:
         """Take in one tick."""
         before = self._status.get(tick.job)
@@ -87,3 +92,5 @@ class Journal:
                 reason=decision.reason.value,
                 forecast=seen.forecast.model if seen and seen.forecast else "",
             )
+        else:
+            log.debug("pool_kept", job=decision.job, decision=decision.id, reason=decision.reason.value)

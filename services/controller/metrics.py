@@ -22,9 +22,17 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         job = ["job"]
+        self._of_jobs: list[Gauge | Counter | Histogram] = []
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"penstock_{name}", text, [*job, *labels], registry=registry)
+            made = Gauge(f"penstock_{name}", text, [*job, *labels], registry=registry)
+            self._of_jobs.append(made)
+            return made
+
+        def counter(name: str, text: str, label: str) -> Counter:
+            made = Counter(f"penstock_{name}_total", text, [*job, label], registry=registry)
+            self._of_jobs.append(made)
+            return made
 
         self.arrival_rate = gauge("arrival_samples_per_second", "Samples arriving on the topic.")
         self.trained_rate = gauge("trained_samples_per_second", "Samples being trained.")
@@ -66,11 +74,11 @@ class Metrics:
         self.shard_busy = gauge("shard_busy_ratio", "Busy share of a parameter server's shard.", "shard")
         self.shard_queue = gauge("shard_queue_requests", "Requests that wait at a shard.", "shard")
         self.shard_rows = gauge("shard_rows", "Ids that a shard keeps parameters of.", "shard")
-        self.shard_bytes = Gauge(
-            "penstock_shard_network_bytes",
+        self.shard_bytes = gauge(
+            "shard_network_bytes",
             "Bytes that went over a shard's network since it started, by direction.",
-            [*job, "shard", "direction"],
-            registry=registry,
+            "shard",
+            "direction",
         )
         self.workers = gauge("workers", "Workers of the pool by phase.", "phase")
         self.workers_planned = gauge("workers_planned", "Workers that the policy wants.")
@@ -83,27 +91,16 @@ class Metrics:
         )
         self.resizes_day = gauge("resizes_last_day", "Resizes within the last day.")
         self.leading = Gauge("penstock_leading", "1 while this controller leads.", registry=registry)
-        self.decisions = Counter(
-            "penstock_decisions_total", "Decisions by reason.", [*job, "reason"], registry=registry
+        self.decisions = counter("decisions", "Decisions by reason.", "reason")
+        self.resizes = counter("resizes", "Resizes asked for.", "direction")
+        self.resizes_held = counter(
+            "resizes_held", "Decisions in which a safety limit held the pool.", "limit"
         )
-        self.resizes = Counter(
-            "penstock_resizes_total", "Resizes asked for.", [*job, "direction"], registry=registry
-        )
-        self.resizes_held = Counter(
-            "penstock_resizes_held_total",
-            "Decisions in which a safety limit held the pool.",
-            [*job, "limit"],
-            registry=registry,
-        )
-        self.held = Counter(
-            "penstock_held_ticks_total",
-            "Ticks that held the pool because of an error.",
-            [*job, "error"],
-            registry=registry,
-        )
+        self.held = counter("held_ticks", "Ticks that held the pool because of an error.", "error")
         self.tick_seconds = Histogram(
             "penstock_tick_seconds", "How long a tick took.", job, registry=registry, buckets=_TICK_BUCKETS_S
         )
+        self._of_jobs.append(self.tick_seconds)
 
     def ticked(self, tick: Tick, slo: SloSettings) -> None:
         """Take over what a tick saw, decided or failed at."""
@@ -122,6 +119,11 @@ class Metrics:
             if tick.seen is not None:
                 self._used(tick.seen, tick.decision)
         self.degraded.labels(tick.job).set(1 if tick.degraded else 0)
+
+    def forget(self, job: str) -> None:
+        """The job is gone: none of its series is shown any more, or its last lag would alarm for ever."""
+        for metric in self._of_jobs:
+            metric.remove_by_labels({"job": job})
 
     def _observed(self, seen: Observation) -> None:
         job, traffic = seen.job, seen.traffic

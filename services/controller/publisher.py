@@ -97,6 +97,8 @@ def _tick(tick: Tick) -> dict[str, object]:
             "requested": pool.requested,
             "ready": pool.ready,
         }
+        if traffic.late_share is not None:
+            told["late_share"] = finite(traffic.late_share)
     if tick.decision is not None:
         told |= {
             "decision": tick.decision.id,

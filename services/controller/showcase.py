@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from services.control.errors import StateUnavailable
 from services.control.loop import Tick
-from services.control.ports import Leadership
+from services.control.ports import Clock, Leadership
 from services.control.training_quality import pooled
 from services.control.types import Shuffle
 from services.controller.book import JobBook
@@ -45,7 +45,11 @@ class Sources(Protocol):
 class Showcase:
     """Listens to the ticks for what they alone know; makes documents when asked."""
 
-    def __init__(self, journal: Journal, book: JobBook, sources: Sources) -> None:
+    def __init__(
+        self, journal: Journal, book: JobBook, sources: Sources, *, clock: Clock, silent_after_s: float
+    ) -> None:
+        self._clock = clock
+        self._silent_after_s = silent_after_s
         self._journal = journal
         self._book = book
         self._sources = sources
@@ -61,10 +65,19 @@ class Showcase:
         hindsight = self._hindsight.setdefault(tick.job, Hindsight())
         hindsight.told(tick.seen.forecast, lead_s=record.settings.scaling.lead_time_s)
 
+    def forget(self, job: str) -> None:
+        """The job was deleted: one of the same name starts afresh."""
+        for kept in (self._hindsight, self._quality, self._made):
+            kept.pop(job, None)
+
     async def snapshot(self, job: str) -> JobSnapshot | None:
         """Our own while we lead, the leader's otherwise. Raises StateUnavailable."""
-        if self._sources.leadership.token() is not None:
-            return await self._own(job)
+        leads = self._sources.leadership.token() is not None
+        found = await (self._own(job) if leads else self._left(job))
+        return None if found is None else self._or_silent(found)
+
+    async def _left(self, job: str) -> JobSnapshot | None:
+        """What the leader has left in the store."""
         raw = await self._sources.snapshots.get(job)
         if raw is None:
             return None
@@ -73,6 +86,14 @@ class Showcase:
         except ValidationError as error:
             log.warning("snapshot_unreadable", job=job, why=str(error))
             return None
+
+    def _or_silent(self, snapshot: JobSnapshot) -> JobSnapshot:
+        """What a dead leader left, or a loop that hangs, is not how the job does now, and says so."""
+        silent_s = self._clock.now_s() - snapshot.at_s
+        if silent_s <= self._silent_after_s:
+            return snapshot
+        why = f"no decision for {silent_s:.0f} s: no controller leads, or its loop hangs; all here is old"
+        return snapshot.model_copy(update={"degraded": True, "trouble": why})
 
     async def document(self, job: str) -> bytes | None:
         """Our own, for the store."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from services.api.site import Site
 from services.api.what_if import Answer, Point, Question
 from services.clock import SystemClock
 from services.control.decide import decide
+from services.control.errors import StateUnavailable
 from services.control.loop import Tick
 from services.control.types import Actuation, ControlState, Decision, WorkerReport
 from services.controller.book import JobBook
@@ -37,11 +38,25 @@ from services.settings.fleet import FleetSettings, GpuTypeSettings
 from services.settings.job import SloSettings
 from services.settings.root import ApiSettings
 from services.store.jobs import MemoryJobs
+from services.store.streams import EVENTS_KEPT, Entry, MemoryStream, StreamId
 from services.store.tokens import MemoryTokens
 from tests.control.worlds import a_policy, a_pool, an_observation
 
 KNOB = (0.5, 0.7, 0.9)
 HISTORY = TrafficHistory(start_s=0.0, step_s=60.0, rates=np.full(60, 100.0))
+
+
+class FragileStream(MemoryStream):
+    """A log whose readers a test can cut off."""
+
+    away = ""
+    refused = 0
+
+    async def wait(self, last: StreamId, *, limit: int) -> list[Entry]:
+        if self.away:
+            self.refused += 1
+            raise StateUnavailable(self.away)
+        return await super().wait(last, limit=limit)
 
 
 class FakeController:
@@ -60,6 +75,7 @@ class FakeController:
         self.log: list[Decision] = []
         self.failure: Exception | None = None
         self.leading = True
+        self.late_share = 0.005
 
     @property
     def jobs(self) -> Any:
@@ -72,7 +88,7 @@ class FakeController:
         status, record = self.journal.status(job), self.book.get(job)
         if status is None or record is None:
             return None
-        quality = QualityView(trained=1000, late=5, late_share=0.005, repeated=0, lost=0)
+        quality = QualityView(trained=1000, late=5, late_share=self.late_share, repeated=0, lost=0)
         return JobSnapshot.of(status, record.settings, quality=quality)
 
     async def decisions(self, job: str, *, limit: int) -> tuple[Decision, ...]:
@@ -86,13 +102,21 @@ class FakeController:
         made = [d.actuation for d in reversed(self.log) if d.job == job and d.actuation is not None]
         return tuple(made[:limit])
 
-    def tick(self, *, rate: float = 450, coming: float | None = 500) -> Tick:
+    def tick(
+        self,
+        *,
+        rate: float = 450,
+        coming: float | None = 500,
+        lag_s: float = 0.0,
+        late_share: float | None = None,
+    ) -> Tick:
         """One tick of `clicks`, with the policy that the book has."""
         # Hardly busy, so that nothing is learned and sizes can be counted on fingers.
         report = WorkerReport("w-0", at_s=1000, trained=77, busy=0.04, rate_per_busy_s=100)
         at_s = 1000.0 + len(self.log)
-        seen = an_observation(at_s=at_s, rate=rate, coming=coming, pool=a_pool(2), reports=(report,))
-        object.__setattr__(seen, "history", HISTORY)
+        lag = round(lag_s * rate)
+        seen = an_observation(at_s=at_s, rate=rate, lag=lag, coming=coming, pool=a_pool(2), reports=(report,))
+        seen = replace(seen, history=HISTORY, traffic=replace(seen.traffic, late_share=late_share))
         state = ControlState(planned=2, sequence=len(self.log))
         decision = decide(seen, state, a_policy())
         if self.fleet.share is not None:
@@ -128,7 +152,7 @@ class Rig:
         default_factory=lambda: ApiSettings(requests_per_s=1e6, requests_burst=10**6)
     )
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    jobs: MemoryJobs = field(default_factory=MemoryJobs)
+    jobs: MemoryJobs = field(default_factory=lambda: MemoryJobs(events=FragileStream(kept=EVENTS_KEPT)))
     admin_token: str | None = None
 
     def __post_init__(self) -> None:

@@ -12,14 +12,15 @@ import httpx2
 import pytest
 import uvicorn
 from redis.asyncio import Redis
+from structlog.testing import capture_logs
 
 from services.access.role import Role
 from services.api import events as events_module
 from services.api.event_feed import EventFeed
 from services.settings.root import RedisSettings
 from services.store.connect import connect
-from services.store.streams import MemoryStream, RedisStream, StreamId, StreamLog
-from tests.api.sites import Rig
+from services.store.streams import Entry, MemoryStream, RedisStream, StreamId, StreamLog
+from tests.api.sites import FragileStream, Rig
 from tests.waiting import eventually_async
 
 
@@ -132,6 +133,27 @@ async def test_a_revoked_token_is_hung_up_on(rig: Rig, monkeypatch: pytest.Monke
         assert await asyncio.wait_for(listening, 20) == []
 
 
+async def test_a_log_that_cannot_be_read_is_said_once_and_so_is_its_return(rig: Rig) -> None:
+    token = await rig.token(Role.VIEWER)
+    log = rig.jobs.events
+    assert isinstance(log, FragileStream)
+
+    async with serving(rig) as url:
+        listening = asyncio.create_task(listen(url, token, count=3, query="?kinds=tick"))
+        await eventually_async(lambda: rig.site.events.watchers > 0, what="a watcher")
+        with capture_logs() as said:
+            log.away = "Redis at nowhere: XREAD failed"
+            await eventually_async(lambda: log.refused >= 3, what="several tries")
+            log.away = ""
+            await eventually_async(lambda: len(said) >= 2, what="its return")
+        await rig.tell(rig.controller.tick())
+        heard = await asyncio.wait_for(listening, 20)
+
+    assert [event["event"] for event in heard] == ["stalled", "stalled", "tick"]
+    assert [event["data"]["why"] for event in heard[:2]] == ["Redis at nowhere: XREAD failed", ""]
+    assert [entry["event"] for entry in said] == ["events_not_read", "events_read_again"]
+
+
 async def test_a_senseless_id_or_kind_is_refused(rig: Rig) -> None:
     client = rig.client(await rig.token())
 
@@ -209,6 +231,6 @@ async def _hear(feed: EventFeed, start: StreamId, many: int) -> list[int]:
             numbers += [int(entry.fields["n"]) for entry in found]
         while len(numbers) < many:
             entry = await watcher.next(within_s=20.0)
-            assert entry is not None, f"silence after {len(numbers)}"
+            assert isinstance(entry, Entry), f"silence after {len(numbers)}"
             numbers.append(int(entry.fields["n"]))
     return numbers

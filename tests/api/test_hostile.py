@@ -24,6 +24,8 @@ PLACES = [
     ("POST", "/v1/jobs/clicks/pause"),
     ("POST", "/v1/jobs/clicks/mode"),
     ("POST", "/v1/jobs/clicks/what-if"),
+    ("POST", "/v1/fleet/admission"),
+    ("POST", "/v1/fleet/what-if"),
 ]
 FIELDS = [
     "id",
@@ -48,6 +50,10 @@ FIELDS += [
     "\ud800",
     "",
     "__proto__",
+    "rates",
+    "hourly_per_s",
+    "guaranteed",
+    "nodes",
 ]
 LEAVES: list[Any] = [
     None, True, False, 0, -1, 1, 2**63, -(2**63), 10**400, 1e308, -1e308, 5e-324, float("nan"), float("inf"),

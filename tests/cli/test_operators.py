@@ -39,8 +39,8 @@ def served() -> Iterator[Served]:
 class Shell:
     """Runs commands as an operator would, with server and token from the environment."""
 
-    def __init__(self, served: Served, token: str) -> None:
-        self._env = {"PENSTOCK_SERVER": served.url, "PENSTOCK_TOKEN": token, "COLUMNS": "200"}
+    def __init__(self, served: Served, token: str, *, columns: int = 200) -> None:
+        self._env = {"PENSTOCK_SERVER": served.url, "PENSTOCK_TOKEN": token, "COLUMNS": str(columns)}
 
     def __call__(self, *words: str, given: str | None = None) -> Result:
         return CliRunner().invoke(app, list(words), env=self._env, input=given)
@@ -55,6 +55,12 @@ class Shell:
 def shell(served: Served) -> Shell:
     served.tick()
     return Shell(served, served.token())
+
+
+@pytest.fixture
+def narrow(served: Served) -> Shell:
+    served.tick()
+    return Shell(served, served.token(), columns=80)
 
 
 def test_jobs_are_listed_and_shown(shell: Shell) -> None:
@@ -228,6 +234,48 @@ def test_the_doctor_shows_how_settings_and_store_differ(redis_url: str) -> None:
     assert found["job gone"].verdict == "warning"
     assert "settings only" in found["job new"].detail
     assert "store only" in found["job made"].detail
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("job", "list"),
+        ("job", "show", "clicks"),
+        ("job", "plan", "clicks"),
+        ("job", "forecast", "clicks"),
+        ("job", "safety", "clicks"),
+        ("job", "what-if", "clicks", "--fresh-within", "30s"),
+        ("fleet", "show"),
+    ],
+    ids=" ".join,
+)
+def test_at_80_columns_nothing_is_cut_off(narrow: Shell, words: tuple[str, ...]) -> None:
+    shown = narrow(*words)
+
+    assert shown.exit_code == 0, shown.output
+    assert "…" not in shown.stdout
+    assert max(len(line) for line in shown.stdout.splitlines()) <= 80
+
+
+def test_a_job_that_nobody_has_observed_is_shown_as_such(shell: Shell) -> None:
+    shown = shell("job", "show", "views")
+
+    assert "None" not in shown.stdout
+    assert "not observed yet" in shown.stdout
+
+
+def test_a_job_set_by_hand_still_tells_how_it_does(shell: Shell, served: Served) -> None:
+    shell("job", "pause", "clicks", "--reason", "moving")
+    served.tick(lag_s=900)
+
+    assert "late, paused" in shell("job", "list").stdout
+
+
+def test_what_takes_a_while_is_said_beside_the_answer_not_in_it(shell: Shell) -> None:
+    asked = shell("job", "what-if", "clicks", "--json")
+
+    assert json.loads(asked.stdout)["asked"]
+    assert "playing" not in asked.stdout
 
 
 def test_every_group_has_help_and_completion() -> None:

@@ -15,8 +15,13 @@ from services.control.ports import Telemetry, WorkerPool
 from services.control.training_quality import TrainingQuality
 from services.control.types import PoolState, Reason, WorkerReport
 from services.controller import controller as controller_module
+from services.controller.book import JobBook
 from services.controller.controller import Controller
 from services.controller.desk import Caller
+from services.controller.journal import Journal
+from services.controller.metrics import Metrics
+from services.controller.showcase import Showcase
+from services.controller.snapshot import JobSnapshot
 from services.controller.views.forecast import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
@@ -274,6 +279,7 @@ async def test_a_job_made_at_run_time_runs_and_a_deleted_one_drains(wiring: Fake
         await controller.desk.delete("views", BY, expected=None, forget=True)
         await eventually_async(lambda: wiring.forgotten == ["views"], what="the job forgotten")
         await eventually_async(lambda: not controller.book.leaving, what="the name free again")
+        await eventually_async(lambda: controller.status("views") is None, what="nothing shown of it")
         await controller.desk.create("views", JobSettings(topic="views", scaling=REACTIVE), BY)
 
     assert wiring.pools["views"].requested == 0
@@ -319,6 +325,34 @@ async def test_a_follower_shows_what_the_leader_left(wiring: FakeWiring) -> None
     assert shown.traffic.partitions == 4
     assert shown.quality is not None
     assert shown.quality.late_share == 0.01
+
+
+async def test_what_a_leader_left_long_ago_is_said_to_be_old(wiring: FakeWiring) -> None:
+    async with running(a_controller(wiring, "clicks")) as ticks:
+        await eventually_async(lambda: ticks, what="a tick")
+        await eventually_async(lambda: wiring.snapshots._documents, what="a snapshot")
+    wiring.leadership.leads_with = None
+    clock = FakeClock()
+    showcase = Showcase(
+        Journal(Metrics(CollectorRegistry())),
+        JobBook(wiring.jobs, {}, clock),
+        wiring,
+        clock=clock,
+        silent_after_s=20.0,
+    )
+    left = JobSnapshot.model_validate_json(wiring.snapshots._documents["clicks"])
+
+    async def shown_after(seconds: float) -> JobSnapshot:
+        await clock.sleep_until(left.at_s + seconds)
+        shown = await showcase.snapshot("clicks")
+        assert shown is not None
+        return shown
+
+    assert not (await shown_after(19.0)).degraded
+    old = await shown_after(45.0)
+    assert old.degraded
+    assert old.trouble.startswith("no decision for 45 s")
+    assert old.traffic == left.traffic, "what was known is still shown"
 
 
 async def test_how_good_the_model_is_is_shown_where_workers_tell(wiring: FakeWiring) -> None:

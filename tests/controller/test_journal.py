@@ -37,11 +37,12 @@ def a_journal() -> tuple[Journal, CollectorRegistry]:
 
 
 def logged(*ticks: Tick) -> list[str]:
+    """What the log says at its usual level."""
     journal, _ = a_journal()
     with capture_logs() as events:
         for tick in ticks:
             journal.told(tick, slo=SloSettings())
-    return [event["event"] for event in events]
+    return [event["event"] for event in events if event["log_level"] != "debug"]
 
 
 def test_repeated_trouble_is_logged_when_it_begins_and_when_it_ends() -> None:
@@ -98,6 +99,33 @@ def test_metrics_show_traffic_pool_and_decisions() -> None:
     assert value("penstock_resizes_total", direction="up") == 1
     assert value("penstock_held_ticks_total", error="StateUnavailable") == 1
     assert value("penstock_degraded") == 1
+
+
+def test_a_job_that_is_gone_leaves_no_series_and_the_others_stay() -> None:
+    journal, registry = a_journal()
+    other = replace(a_tick(rate=450), job="views")
+    for tick in (a_tick(rate=450), a_held_tick(), other, replace(a_held_tick(), job="views")):
+        journal.told(tick, slo=SloSettings())
+
+    journal.forget("clicks")
+
+    shown = {sample.labels.get("job") for family in registry.collect() for sample in family.samples}
+    assert "clicks" not in shown
+    assert "views" in shown
+    assert journal.status("clicks") is None
+    assert journal.status("views") is not None
+
+
+def test_every_decision_is_in_the_most_talkative_log_with_its_id() -> None:
+    journal, _ = a_journal()
+    with capture_logs() as events:
+        journal.told(a_tick(rate=450), slo=SloSettings())
+        journal.told(a_tick(rate=1, at_s=1001.0), slo=SloSettings())
+
+    assert [(event["event"], event["decision"]) for event in events] == [
+        ("pool_resized", "clicks-1"),
+        ("pool_kept", "clicks-1"),
+    ]
 
 
 def test_listeners_hear_every_tick() -> None:

@@ -42,8 +42,8 @@ class Served:
     async def _made(self) -> Rig:
         return await Rig().opened()
 
-    def run(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work(*arguments), self.loop).result(30)
+    def run(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work(*arguments, **options), self.loop).result(30)
 
     @property
     def url(self) -> str:

@@ -80,7 +80,11 @@ export function events(query, heard, state) {
       try {
         const headers = headersFor({ Accept: "text/event-stream" });
         if (last) headers["Last-Event-ID"] = last;
-        const response = await fetch(`/v1/events${query}`, { headers, signal: ended.signal, cache: "no-store" });
+        const response = await fetch(`/v1/events${query}`, {
+          headers,
+          signal: ended.signal,
+          cache: "no-store",
+        });
         if (response.status === 401 || response.status === 403) {
           state("refused");
           return;

@@ -1,7 +1,7 @@
 // The page: who one is, which view is open, and the events that keep it live.
 
 import { Problem, events, get, token } from "./api.js";
-import { h, replace, s } from "./dom.js";
+import { h, replace, s, zone } from "./dom.js";
 import { FleetPage } from "./fleet.js";
 import { JobPage } from "./job.js";
 
@@ -13,13 +13,33 @@ const leave = document.getElementById("leave");
 let page = null;
 let stop = null;
 
-const LIVE = { live: "Live", waiting: "Reconnecting…", refused: "Signed out" };
+const LIVE = { live: "Live", waiting: "Reconnecting…", refused: "Signed out", old: "No news" };
+
+let connection = "";
+
+/** What the mark on top says: whether the connection stands, and whether anything new comes over it. */
+function showLive() {
+  const state = connection === "live" && page?.doubts.old ? "old" : connection;
+  live.dataset.state = state;
+  if (live.textContent !== (LIVE[state] || "")) live.textContent = LIVE[state] || "";
+}
 
 function setLive(state) {
-  live.dataset.state = state || "";
-  live.textContent = LIVE[state] || "";
-  if (state === "waiting") page?.degraded?.("The connection to the controller is lost. What you see may be old.");
-  if (state === "live") page?.degraded?.("");
+  connection = state;
+  page?.doubts.set(
+    "connection",
+    state === "waiting" ? "The connection to the controller is lost. What you see may be old." : "",
+  );
+  if (state !== "live") page?.doubts.set("stalled", "");
+  showLive();
+}
+
+function heard(kind, data) {
+  if (kind !== "stalled") return page.heard(kind, data);
+  return page.doubts.set(
+    "stalled",
+    data.why ? `The store does not answer, so nothing new can be shown: ${data.why}` : "",
+  );
 }
 
 async function open() {
@@ -28,7 +48,16 @@ async function open() {
   page = null;
   setLive("");
   const job = decodeURIComponent((location.hash.match(/^#\/jobs\/([^/]+)/) || [])[1] || "");
-  replace(crumbs, job ? [h("a", { href: "#/" }, "Fleet"), h("span", { "aria-hidden": true }, "›"), h("span", { "aria-current": "page" }, job)] : [h("span", { "aria-current": "page" }, "Fleet")]);
+  replace(
+    crumbs,
+    job
+      ? [
+          h("a", { href: "#/" }, "Fleet"),
+          h("span", { "aria-hidden": true }, "›"),
+          h("span", { "aria-current": "page" }, job),
+        ]
+      : [h("span", { "aria-current": "page" }, "Fleet")],
+  );
   document.title = job ? `${job} · Penstock` : "Penstock";
   replace(main, h("p.loading", { role: "status" }, "Loading…"));
   try {
@@ -37,9 +66,14 @@ async function open() {
     leave.title = `${me.name}, ${me.role}`;
     const reasons = await get("/v1/reasons");
     page = job ? new JobPage(job, me, reasons) : new FleetPage(me);
+    page.doubts.changed = showLive;
     await page.load();
     replace(main, page.element);
-    stop = events(job ? `?job=${encodeURIComponent(job)}` : "?kinds=tick,decision,trouble,job", (kind, data) => page.heard(kind, data), setLive);
+    stop = events(
+      job ? `?job=${encodeURIComponent(job)}` : "?kinds=tick,decision,trouble,job",
+      heard,
+      setLive,
+    );
   } catch (error) {
     failed(error);
   }
@@ -54,7 +88,14 @@ function failed(error) {
 
 function signIn(why) {
   leave.hidden = true;
-  const field = h("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "token-help" });
+  const field = h("input", {
+    id: "token",
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+    "aria-describedby": "token-help",
+  });
   const form = h(
     "form.card.sign-in",
     {
@@ -67,7 +108,13 @@ function signIn(why) {
     h("h1", {}, "Sign in"),
     h("label", { for: "token" }, "Token"),
     field,
-    h("p.help", { id: "token-help" }, "An admin makes one with ", h("code", {}, "penstock token create"), ". It is kept until this tab is closed."),
+    h(
+      "p.help",
+      { id: "token-help" },
+      "An admin makes one with ",
+      h("code", {}, "penstock token create"),
+      ". It is kept until this tab is closed.",
+    ),
     why ? h("p.error", { role: "alert" }, why) : null,
     h("button.primary", { type: "submit" }, "Sign in"),
   );
@@ -81,9 +128,33 @@ leave.addEventListener("click", () => {
 });
 
 const theme = document.getElementById("theme");
-const SUN = () => s("svg", { viewBox: "0 0 24 24", width: 18, height: 18, "aria-hidden": true }, s("circle", { cx: 12, cy: 12, r: 4.2, fill: "none", stroke: "currentColor", "stroke-width": 2 }), s("path", { d: "M12 2.500v2.500M12 19v2.500M2.500 12H5M19 12h2.500M5.300 5.300l1.800 1.800M16.900 16.900l1.800 1.800M18.700 5.300l-1.800 1.800M7.100 16.900l-1.800 1.800", stroke: "currentColor", "stroke-width": 2, "stroke-linecap": "round" }));
-const MOON = () => s("svg", { viewBox: "0 0 24 24", width: 18, height: 18, "aria-hidden": true }, s("path", { d: "M20 14.500A8 8 0 0 1 9.500 4a8 8 0 1 0 10.500 10.500z", fill: "none", stroke: "currentColor", "stroke-width": 2, "stroke-linejoin": "round" }));
-const dark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+const SUN = () =>
+  s(
+    "svg",
+    { viewBox: "0 0 24 24", width: 18, height: 18, "aria-hidden": true },
+    s("circle", { cx: 12, cy: 12, r: 4.2, fill: "none", stroke: "currentColor", "stroke-width": 2 }),
+    s("path", {
+      d: "M12 2.500v2.500M12 19v2.500M2.500 12H5M19 12h2.500M5.300 5.300l1.800 1.800M16.900 16.900l1.800 1.800M18.700 5.300l-1.800 1.800M7.100 16.900l-1.800 1.800",
+      stroke: "currentColor",
+      "stroke-width": 2,
+      "stroke-linecap": "round",
+    }),
+  );
+const MOON = () =>
+  s(
+    "svg",
+    { viewBox: "0 0 24 24", width: 18, height: 18, "aria-hidden": true },
+    s("path", {
+      d: "M20 14.500A8 8 0 0 1 9.500 4a8 8 0 1 0 10.500 10.500z",
+      fill: "none",
+      stroke: "currentColor",
+      "stroke-width": 2,
+      "stroke-linejoin": "round",
+    }),
+  );
+const dark = () =>
+  (document.documentElement.dataset.theme ||
+    (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 function paint(chosen) {
   if (chosen) document.documentElement.dataset.theme = chosen;
   replace(theme, dark() ? SUN() : MOON());
@@ -96,5 +167,6 @@ theme.addEventListener("click", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => paint());
 paint(localStorage.getItem("penstock-theme"));
 
+document.getElementById("zone").textContent = `Times are those of this browser: ${zone()}.`;
 window.addEventListener("hashchange", open);
 open();

@@ -20,7 +20,9 @@ function fill(element, classes, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -70,10 +72,20 @@ export function clock(at, withSeconds = true) {
   return new Date(at * 1000).toLocaleTimeString("en-GB", options);
 }
 
+/** Which clock the page shows: that of the browser. The command line and the logs show UTC. */
+export function zone() {
+  const minutes = -new Date().getTimezoneOffset();
+  if (!minutes) return "UTC";
+  const two = (value) => String(Math.floor(value)).padStart(2, "0");
+  return `UTC${minutes < 0 ? "−" : "+"}${two(Math.abs(minutes) / 60)}:${two(Math.abs(minutes) % 60)}`;
+}
+
 export function moment(at) {
   const date = new Date(at * 1000);
   const today = new Date().toDateString() === date.toDateString();
-  return today ? clock(at) : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock(at, false)}`;
+  return today
+    ? clock(at)
+    : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock(at, false)}`;
 }
 
 /** What a number is called and how it reads with its unit, from a name such as `rate_per_s` or `lag_s`. */
@@ -87,6 +99,13 @@ export function measured(name, value) {
 }
 
 export const words = (reason) => reason.replaceAll("_", " ");
+
+/** A bar that is `share` full, with what it means for those who do not see it. */
+export function meter(share, label, look = "") {
+  const inside = h(`i${look ? `.${look}` : ""}`);
+  inside.style.width = `${Math.max(share * 100, 1)}%`;
+  return h("span.meter", { role: "img", "aria-label": label, title: label }, inside);
+}
 
 /** Tell the operator, and a screen reader, what has just happened. */
 export function tell(text, kind = "good") {

@@ -29,11 +29,29 @@ const table = (label, heads, rows) =>
   h(
     "div.card.flush",
     {},
-    h("table.jobs", { "aria-label": label }, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)),
+    h(
+      "table.jobs",
+      { "aria-label": label },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          heads.map((name) => h("th", { scope: "col" }, name)),
+        ),
+      ),
+      h("tbody", {}, rows),
+    ),
   );
 
 const row = (heads, first, cells) =>
-  h("tr", {}, h("th", { scope: "row" }, first), cells.map((cell, index) => h("td", { "data-name": heads[index + 1] }, cell)));
+  h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, first),
+    cells.map((cell, index) => h("td", { "data-name": heads[index + 1] }, cell)),
+  );
 
 export class Shares {
   constructor() {
@@ -57,8 +75,29 @@ export class Shares {
     if (!share) return;
     this.share = share;
     this.look();
-    const kinds = ["GPU type", "There", "Lost", "Wished", "Held", "Batch", "Contended", "Short ahead", "One more is worth"];
-    const jobs = ["Job", "GPU type", "Asked", "Share", "Held", "Guaranteed", "Lent", "Satisfied", "Bound by", "Worker"];
+    const kinds = [
+      "GPU type",
+      "There",
+      "Lost",
+      "Wished",
+      "Held",
+      "Batch",
+      "Contended",
+      "Short ahead",
+      "One more is worth",
+    ];
+    const jobs = [
+      "Job",
+      "GPU type",
+      "Asked",
+      "Share",
+      "Held",
+      "Guaranteed",
+      "Lent",
+      "Satisfied",
+      "Bound by",
+      "Worker",
+    ];
     replace(
       this.element,
       h("h2", {}, "Shared GPUs"),
@@ -67,14 +106,33 @@ export class Shares {
         "GPU types",
         kinds,
         share.types.map((one) =>
-          row(kinds, one.gpu_type, [number(one.gpus), number(one.lost), number(one.wished), number(one.held), number(one.batch), one.contended ? h("b.bad-text", {}, "yes") : "no", shortAhead(this.ahead.get(one.gpu_type)), number(one.shadow_price)]),
+          row(kinds, one.gpu_type, [
+            number(one.gpus),
+            number(one.lost),
+            number(one.wished),
+            number(one.held),
+            number(one.batch),
+            one.contended ? h("b.bad-text", {}, "yes") : "no",
+            shortAhead(this.ahead.get(one.gpu_type)),
+            number(one.shadow_price),
+          ]),
         ),
       ),
       table(
         "Shares",
         jobs,
         share.jobs.map((one) =>
-          row(jobs, one.tenant ? `${one.tenant}/${one.job}` : one.job, [one.gpu_type, number(one.asked), number(one.share), number(one.held), number(one.guaranteed), number(one.lent), percent(one.satisfaction), BOUND[one.binding] || one.binding, workerAdvice(one.worker)]),
+          row(jobs, one.tenant ? `${one.tenant}/${one.job}` : one.job, [
+            one.gpu_type,
+            number(one.asked),
+            number(one.share),
+            number(one.held),
+            number(one.guaranteed),
+            number(one.lent),
+            percent(one.satisfaction),
+            BOUND[one.binding] || one.binding,
+            workerAdvice(one.worker),
+          ]),
         ),
       ),
     );

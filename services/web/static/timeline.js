@@ -9,12 +9,35 @@ const TOLD = 10; // numbers in the tip; all of them are in the entry
 export class Timeline {
   constructor(base, reasons) {
     Object.assign(this, { base, reasons, filter: "", decisions: [], drawn: new Map() });
-    const choices = [["", "Changes of size"], ...Object.keys(reasons).map((reason) => [reason, words(reason)])];
-    this.chooser = h("select", { id: "reason", onchange: () => this.choose() }, choices.map(([value, name]) => h("option", { value }, name)));
+    const choices = [
+      ["", "Changes of size"],
+      ...Object.keys(reasons).map((reason) => [reason, words(reason)]),
+    ];
+    this.chooser = h(
+      "select",
+      { id: "reason", onchange: () => this.choose() },
+      choices.map(([value, name]) => h("option", { value }, name)),
+    );
     this.entries = h("ol.timeline", { onscroll: () => this.leave() });
     this.tip = h("div.tip.decision-tip", { hidden: true, role: "presentation" });
-    this.older = h("button.ghost", { type: "button", hidden: true, onclick: () => this.more() }, "Older decisions");
-    this.element = h("section.card.decisions", { "aria-label": "Decisions" }, h("div.row-head", {}, h("h2", {}, "Decisions"), h("span.inline", {}, h("label", { for: "reason" }, "Show"), this.chooser)), this.entries, this.older, this.tip);
+    this.older = h(
+      "button.ghost",
+      { type: "button", hidden: true, onclick: () => this.more() },
+      "Older decisions",
+    );
+    this.element = h(
+      "section.card.decisions",
+      { "aria-label": "Decisions" },
+      h(
+        "div.row-head",
+        {},
+        h("h2", {}, "Decisions"),
+        h("span.inline", {}, h("label", { for: "reason" }, "Show"), this.chooser),
+      ),
+      this.entries,
+      this.older,
+      this.tip,
+    );
   }
 
   async load() {
@@ -45,15 +68,26 @@ export class Timeline {
 
   /** Decisions do not change: an entry once drawn stays, with what is open, hovered or focused in it. */
   draw() {
-    const drawn = new Map(this.decisions.map((decision) => [decision.id, this.drawn.get(decision.id) || this.entry(decision)]));
+    const drawn = new Map(
+      this.decisions.map((decision) => [decision.id, this.drawn.get(decision.id) || this.entry(decision)]),
+    );
     for (const [id, entry] of this.drawn) if (!drawn.has(id)) entry.remove();
     this.drawn = drawn;
     const items = [...drawn.values()];
-    if (!items.length) replace(this.entries, h("li.none", {}, this.filter ? "None of the decisions kept has this reason." : "The size has not been changed yet."));
+    if (!items.length)
+      replace(
+        this.entries,
+        h(
+          "li.none",
+          {},
+          this.filter ? "None of the decisions kept has this reason." : "The size has not been changed yet.",
+        ),
+      );
     else {
       this.entries.querySelector(".none")?.remove();
       items.forEach((item, i) => {
-        if (this.entries.children[i] !== item) this.entries.insertBefore(item, this.entries.children[i] || null);
+        if (this.entries.children[i] !== item)
+          this.entries.insertBefore(item, this.entries.children[i] || null);
       });
     }
     this.older.hidden = !this.next;
@@ -70,9 +104,26 @@ export class Timeline {
       h(
         "details",
         { ontoggle: () => this.leave() },
-        h("summary", { onpointerenter: show, onfocus: show, onpointerleave: () => this.leave(), onblur: () => this.leave(), onkeydown: (event) => event.key === "Escape" && this.leave() }, h("time", {}, clock(decision.at_s)), h("b.change", {}, change ? `${decision.requested} → ${decision.planned}` : `${decision.planned}`), h("span", {}, words(decision.reason)), decision.notes.map((note) => h("span.tag", {}, words(note)))),
+        h(
+          "summary",
+          {
+            onpointerenter: show,
+            onfocus: show,
+            onpointerleave: () => this.leave(),
+            onblur: () => this.leave(),
+            onkeydown: (event) => event.key === "Escape" && this.leave(),
+          },
+          h("time", {}, clock(decision.at_s)),
+          h("b.change", {}, change ? `${decision.requested} → ${decision.planned}` : `${decision.planned}`),
+          h("span", {}, words(decision.reason)),
+          decision.notes.map((note) => h("span.tag", {}, words(note))),
+        ),
         h("p", {}, this.reasons[decision.reason] || ""),
-        h("dl.numbers", {}, numbers.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+        h(
+          "dl.numbers",
+          {},
+          numbers.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+        ),
         h("p.fine", {}, `Decision ${decision.id}`),
       ),
     );
@@ -80,7 +131,13 @@ export class Timeline {
 
   show(summary, decision, numbers) {
     if (summary.parentElement.open) return;
-    replace(this.tip, h("strong", {}, this.reasons[decision.reason] || words(decision.reason)), numbers.slice(0, TOLD).map(([name, value]) => h("span.row", {}, h("span", {}, name), h("b", {}, value))));
+    replace(
+      this.tip,
+      h("strong", {}, this.reasons[decision.reason] || words(decision.reason)),
+      numbers
+        .slice(0, TOLD)
+        .map(([name, value]) => h("span.row", {}, h("span", {}, name), h("b", {}, value))),
+    );
     this.tip.hidden = false;
     const card = this.element.getBoundingClientRect();
     const place = summary.getBoundingClientRect();
