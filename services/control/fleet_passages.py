@@ -83,15 +83,15 @@ class Passages:
         return bool(to) and to.gpu_type != told.word.kind and not told.word.leaving and not involved
 
     def _way(self, mover: Told, to: Configuration, leavers: list[Told]) -> WayIn | None:
-        entering = _side(mover, to.gpu_type, to.workers)
-        leaving = [_side(told, to.gpu_type, told.word.decision.requested) for told in leavers]
+        entering = side_of(mover, to.gpu_type, to.workers)
+        leaving = [side_of(told, to.gpu_type, told.word.decision.requested) for told in leavers]
         if entering is None:
             return None
         free = self._book.free(mover.word.decision.job, to.gpu_type)
         return way_in(entering, max(0.0, free), [side for side in leaving if side is not None])
 
 
-def _side(told: Told, gpu_type: str, most: int) -> Side | None:
+def side_of(told: Told, gpu_type: str, most: int) -> Side | None:
     """The job on that type; None where it could not train enough there meanwhile."""
     word = told.word
     demand = wish_of(word).demand_per_s

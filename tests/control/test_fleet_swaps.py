@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from estimator.fleet import JobId, Standing
+from services.control.fleet_passages import side_of
 from services.control.fleet_share import FleetShare
 from services.control.types import WorkerPhase
 from tests.control.typed_fleets import TICK_S, Fleet
@@ -59,6 +60,19 @@ async def test_nobody_gives_way_below_its_guarantee() -> None:
         assert await trained(fleet, "feed") >= 300.0
 
     assert await where(fleet) == [{"a100": 5}, {"t4": 7}]
+
+
+@pytest.mark.parametrize(("guaranteed", "least"), [(0, 2), (2, 2), (3, 3)])
+async def test_it_gives_way_to_half_of_what_it_trains_or_to_its_guarantee(
+    guaranteed: int, least: int
+) -> None:
+    fleet = await swapping(ADS, Standing("feed", gpu_types=BOTH, guaranteed=guaranteed))
+    await fleet.ticks(1)
+
+    side = side_of(fleet.share._book.said("feed"), "a100", 4)  # noqa: SLF001 - as a passage sees it
+
+    assert side is not None
+    assert side.least == least
 
 
 async def test_a_guarantee_that_leaves_nothing_to_give_leaves_all_where_they_are() -> None:
