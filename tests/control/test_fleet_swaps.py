@@ -69,7 +69,7 @@ async def test_it_gives_way_to_half_of_what_it_trains_or_to_its_guarantee(
     fleet = await swapping(ADS, Standing("feed", gpu_types=BOTH, guaranteed=guaranteed))
     await fleet.ticks(1)
 
-    side = side_of(fleet.share._book.said("feed"), "a100", 4)  # noqa: SLF001 - as a passage sees it
+    side = side_of(fleet.share._book.said("feed"), "a100", 4)
 
     assert side is not None
     assert side.least == least
