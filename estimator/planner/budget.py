@@ -12,8 +12,8 @@ PRICE_AT = 0.06
 SWING_MAX = 4.0
 """How far feedback may move the price, either way."""
 GAIN = 0.5
-"""How strongly it does: a late share of four times the target doubles the price. Much of what is late comes in
-jumps that hardly any price avoids; one that follows them in proportion is dear for a week and saves little."""
+"""How strongly it does: a late share of four times the target doubles the price. Much of what is late comes
+in jumps that hardly any price avoids; one in proportion to them is dear for a week and saves little."""
 
 
 @dataclass(frozen=True, slots=True)
