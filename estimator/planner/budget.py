@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 DAYS = 7.0
@@ -11,9 +12,6 @@ PRICE_AT = 0.06
 """Price of a late sample at the target's own rate: PRICE_AT / late_share_target works of a sample."""
 SWING_MAX = 4.0
 """How far feedback may move the price, either way."""
-GAIN = 0.5
-"""How strongly it does: a late share of four times the target doubles the price. Much of what is late comes
-in jumps that hardly any price avoids; one in proportion to them is dear for a week and saves little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +52,12 @@ class ErrorBudget:
     def price(self, target: float) -> float:
         """What a late sample costs, in works of one sample (the worker time that training it takes).
 
-        Too much late so far makes lateness dearer, too little makes it cheaper, by the root
-        of the ratio. What one bad hour has spent is gone: no price brings it back.
+        Too much late so far makes lateness dearer, too little makes it cheaper, by the root of the
+        ratio: much of what is late comes in jumps that hardly any price avoids, and one in proportion
+        to them is dear for a week and saves little.
         """
         target = min(max(target, 1e-6), 1.0)
-        swing = (self.late_share(target) / target) ** GAIN
+        swing = math.sqrt(self.late_share(target) / target)
         return PRICE_AT / target * min(max(swing, 1 / SWING_MAX), SWING_MAX)
 
 
