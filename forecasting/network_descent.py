@@ -79,7 +79,7 @@ def _within_budget(descent: _Descent) -> Descended:
 def _until_converged(descent: _Descent) -> Descended:
     effort, plateau, step = descent.effort, Plateau(), 0
     highest = descent.spec.learning_rate if effort.learning_rate is None else effort.learning_rate
-    best = descent.weights()
+    best: dict[str, Any] | None = None
     while not plateau.over and step < effort.steps and effort.used() < 1:
         descent.step(highest * plateau.rate * min(1.0, step / WARM_UP_STEPS + 0.02))
         step += 1
@@ -87,10 +87,11 @@ def _until_converged(descent: _Descent) -> Descended:
             continue
         if plateau.look(descent.held_out_loss()):
             best = descent.weights()
-        elif plateau.lowered_now:
+        elif plateau.lowered_now and best is not None:
             descent.restore(best)
         effort.tell(min(effort.used(), 1.0), plateau.best)
-    descent.restore(best)
+    if best is not None:  # None: the budget did not last until the first look
+        descent.restore(best)
     return Descended(plateau.best, step, converged=plateau.over)
 
 
