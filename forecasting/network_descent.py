@@ -8,7 +8,7 @@ training would not help this network on these rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,7 +111,7 @@ class Plateau:
     lowered_now: bool = False
     """Whether the last look lowered the rate: go on from the best weights."""
     _stage: int = 0
-    _without_gain: int = field(default=0)
+    _without_gain: int = 0
 
     @property
     def over(self) -> bool:

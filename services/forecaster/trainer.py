@@ -55,7 +55,8 @@ class TrainingProcess:
         self._reader: threading.Thread | None = None
         self._state = TrainingState()
         self._lock = threading.Lock()
-        self._overdue = threading.Event()
+        self._overdue = ""
+        """Why the run under way was ended by us; empty when it was not."""
 
     @property
     def state(self) -> TrainingState:
@@ -81,7 +82,7 @@ class TrainingProcess:
         """Begin, unless a run is under way; one that is not done `within_s` by the clock is ended."""
         if self.running:
             return
-        self._overdue.clear()
+        self._overdue = ""
         self._directory.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".training-", dir=self._directory))
         write_request(work, request, histories)
@@ -103,7 +104,7 @@ class TrainingProcess:
 
     def _follow(self, process: subprocess.Popen[str], work: Path, within_s: float | None) -> None:
         assert process.stdout is not None  # noqa: S101 - we asked for a pipe
-        timer = threading.Timer(within_s or 0.0, self._end_overdue, args=(process,))
+        timer = threading.Timer(within_s or 0.0, self._end_overdue, args=(process, within_s or 0.0))
         timer.daemon = True
         if within_s is not None:
             timer.start()
@@ -120,10 +121,7 @@ class TrainingProcess:
         if code == 0 and "version" in last:
             outcome = TrainingState(TrainingPhase.DONE, "done", 1.0, last["version"], tuple(last["rejected"]))
         else:
-            late = (
-                f"training was not done within {within_s:g} s and was ended" if self._overdue.is_set() else ""
-            )
-            reason = last.get("error") or late or _why(code, work / "stderr")
+            reason = last.get("error") or self._overdue or _why(code, work / "stderr")
             outcome = TrainingState(TrainingPhase.FAILED, self.state.stage, self.state.share, error=reason)
         shutil.rmtree(work, ignore_errors=True)
         process.stdout.close()
@@ -131,9 +129,9 @@ class TrainingProcess:
             process.stdin.close()
         self._set(outcome)
 
-    def _end_overdue(self, process: subprocess.Popen[str]) -> None:
+    def _end_overdue(self, process: subprocess.Popen[str], within_s: float) -> None:
         if process.poll() is None:
-            self._overdue.set()
+            self._overdue = f"training was not done within {within_s:g} s and was ended"
             process.kill()
 
     def _set(self, state: TrainingState) -> None:
@@ -154,7 +152,7 @@ class TrainingProcess:
         return self.state
 
 
-_HINTS = {
+_HINTS: dict[int, str] = {
     signal.SIGKILL: "; the machine may be out of memory",
     signal.SIGXCPU: "; it used far more CPU time than its budget",
 }

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from forecasting.calendar import Calendar
+from forecasting.grid import Grid
+from forecasting.history import TrafficHistory
 from forecasting.learned import Lessons
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import Regression, train_regression
@@ -70,8 +72,13 @@ def test_one_bad_model_does_not_take_the_good_one_with_it(
 
 
 def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(lesson, "_best_light", lambda _grid, past, *_: asked.append(past.start_s) or 1.0)
+    asked: list[float] = []
+
+    def best_light(_grid: Grid, past: TrafficHistory, *_: object) -> float:
+        asked.append(past.start_s)
+        return 1.0
+
+    monkeypatch.setattr(lesson, "_best_light", best_light)
     topics = {str(i): history(rhythm(2.2), start_s=86_400.0 * i) for i in range(3 * JUDGED_TOPICS)}
 
     losses = judge(GRID, topics, [regression()], Calendar())
