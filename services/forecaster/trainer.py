@@ -104,7 +104,8 @@ class TrainingProcess:
 
     def _follow(self, process: subprocess.Popen[str], work: Path, within_s: float | None) -> None:
         assert process.stdout is not None  # noqa: S101 - we asked for a pipe
-        timer = threading.Timer(within_s or 0.0, self._end_overdue, args=(process, within_s or 0.0))
+        wait_s = min(within_s or 0.0, threading.TIMEOUT_MAX)
+        timer = threading.Timer(wait_s, self._end_overdue, args=(process, wait_s))
         timer.daemon = True
         if within_s is not None:
             timer.start()
