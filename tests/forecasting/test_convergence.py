@@ -56,13 +56,13 @@ def test_ever_smaller_gains_are_an_end_too_and_the_best_is_known() -> None:
 def test_a_network_is_trained_until_the_loss_on_rows_held_out_stops_falling() -> None:
     effort = Effort(steps=20_000, batch=64, until_converged=True)
 
-    trained = train_network(lessons(), spec_named("seq2seq"), Calendar(), effort)
+    trained = train_network(lessons(), spec_named("NLinear"), Calendar(), effort)
 
     assert trained.converged
     assert len(LOWERED) * PATIENCE * CHECK_STEPS <= trained.steps < 20_000
     early = train_network(
         lessons(),
-        spec_named("seq2seq"),
+        spec_named("NLinear"),
         Calendar(),
         Effort(steps=CHECK_STEPS, batch=64, until_converged=True),
     )
