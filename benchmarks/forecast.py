@@ -3,7 +3,7 @@
 Traces come from `PENSTOCK_TRACES`, else `../shared/data/traces`, else they are made up.
 What is served mixes the models that a controller would have; NHITS, a Seq2Seq with
 attention, and FEDformer until it has converged are trained and scored beside them. Every
-trace is written to `benchmarks/results/forecast_traces.json` when it is done, so that a
+result is written to `benchmarks/results/forecast_traces.json` when it is there, so that a
 run can be ended and taken up again (`--again` starts over); all figures, one flat object,
 to `benchmarks/results/forecast.json`.
 
@@ -18,6 +18,7 @@ import argparse
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +59,31 @@ def days_to_test(history: TrafficHistory) -> float:
     return 7.0 if history.span_s >= 21 * 86_400 else 4.0
 
 
-def run_trace(history: TrafficHistory, *, also: tuple[str, ...], train_cpu_s: float) -> dict[str, Any]:
-    """The figures of one trace; `also` are scored but not served."""
-    served = default_models()
-    plan = BacktestPlan(
+def run_served(history: TrafficHistory, *, train_cpu_s: float) -> dict[str, Any]:
+    """The figures of one trace: what is served, and every model that it mixes."""
+    tested = run_backtest(history, _plan(history, default_models(), train_cpu_s), _tell_nobody)
+    return {"step_s": history.step_s, **summary_of(tested)}
+
+
+def run_compared(history: TrafficHistory, model: str, *, train_cpu_s: float) -> dict[str, Any]:
+    """The figures of one network that is not served, or why it was left out."""
+    plan = replace(_plan(history, (model,), train_cpu_s), served=())
+    summary = summary_of(run_backtest(history, plan, _tell_nobody))
+    models = {name: figures for name, figures in summary["models"].items() if name == model}
+    return {"models": models, "skipped": summary["skipped"]}
+
+
+def _plan(history: TrafficHistory, models: tuple[str, ...], train_cpu_s: float) -> BacktestPlan:
+    return BacktestPlan(
         test_days=days_to_test(history),
-        models=(*served, *also),
-        served=served,
+        models=models,
         network_cpu_s=train_cpu_s,
         converging_cpu_s=CONVERGING_CPU_S,
     )
-    tested = run_backtest(history, plan, lambda _stage, _share: None)
-    return {"step_s": history.step_s, **summary_of(tested)}
+
+
+def _tell_nobody(_stage: str, _share: float) -> None:
+    pass
 
 
 def overall(traces: dict[str, Any]) -> dict[str, Any]:
@@ -117,6 +131,7 @@ def show(results: dict[str, Any]) -> None:
         rows = sorted(trace["models"].items(), key=lambda item: (item[0] != SERVED, item[1]["q95_pinball"]))
         for model, row in rows:
             cost = "" if row["train_cpu_s"] is None else f"{row['train_cpu_s']:.0f}"
+            cost += " converged" if row.get("converged") else ""
             print(
                 f"  {model:<12} {100 * row['q95_pinball']:>10.2f}% {100 * row['mae']:>6.1f}% "
                 f"{row['coverage']:>8.3f} {row['volume']:>7.2f} {cost:>6}"
@@ -140,20 +155,36 @@ def main() -> None:
     results: dict[str, Any] = {"traces": {}}
     if BY_TRACE.exists() and not options.again:
         results = json.loads(BY_TRACE.read_text(encoding="utf-8"))
-    for name, history in histories_at_hand().items():
-        known = results["traces"].get(name, {}).get("models", {})
-        missing = tuple(model for model in also if model not in known)
-        if (options.trace and name not in options.trace) or (known and not missing):
-            continue
-        fresh = run_trace(history, also=missing, train_cpu_s=options.train_cpu_s)
-        fresh["models"] = {**{k: v for k, v in known.items() if k not in fresh["models"]}, **fresh["models"]}
-        results["traces"][name] = fresh
-        results["overall"] = overall(results["traces"])
-        _write(results)
+    wanted = {
+        name: history
+        for name, history in histories_at_hand().items()
+        if not options.trace or name in options.trace
+    }
+    for name, history in wanted.items():
+        if name not in results["traces"]:
+            results["traces"][name] = run_served(history, train_cpu_s=options.train_cpu_s)
+            results["overall"] = overall(results["traces"])
+            _write(results)
+    for model in also:  # a network over all traces, then the next: a run that is ended leaves whole columns
+        for name, history in wanted.items():
+            _compare(results, name, history, model, train_cpu_s=options.train_cpu_s)
     if not options.no_cost:
         results["cost"] = measure_cost()
         _write(results)
     show(results)
+
+
+def _compare(
+    results: dict[str, Any], name: str, history: TrafficHistory, model: str, *, train_cpu_s: float
+) -> None:
+    """Add a network to a trace, unless an earlier run has it."""
+    trace = results["traces"][name]
+    if model in trace["models"] or model in trace["skipped"]:
+        return
+    found = run_compared(history, model, train_cpu_s=train_cpu_s)
+    trace["models"] |= found["models"]
+    trace["skipped"] |= found["skipped"]
+    _write(results)
 
 
 def _write(results: dict[str, Any]) -> None:

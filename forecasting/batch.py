@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from forecasting.cleaning import filled, without_outages
+from forecasting.cleaning import calm_rates, filled
 from forecasting.grid import Grid
 from forecasting.history import Rates, TrafficHistory
 from forecasting.residuals import Indices
@@ -121,8 +121,7 @@ def batch_at(grid: Grid, history: TrafficHistory, origins: Indices) -> Batch:
 
 
 def _readable(rates: Rates, grid: Grid) -> tuple[Rates, int]:
-    calm = without_outages(rates, season=grid.season, window=grid.bins(30), outage_max=max(2, grid.bins(30)))
-    return filled(calm, season=grid.season, hold=grid.bins(60))
+    return filled(calm_rates(rates, grid), season=grid.season, hold=grid.bins(60))
 
 
 def _summed(

@@ -5,13 +5,27 @@ Everything here looks back only: a value is filled from what came before it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from forecasting.history import Rates
+from forecasting.grid import Grid
+from forecasting.history import Rates, TrafficHistory
 from forecasting.trailing import trailing_means
 
 QUIET_SHARE = 0.02
 """A bin below this share of the level before it is silence, where the level was worth the name."""
+
+
+def calm(history: TrafficHistory, grid: Grid) -> TrafficHistory:
+    """The history with short outages, and the bursts after them, as gaps: what every model is shown."""
+    return replace(history, rates=calm_rates(history.rates, grid))
+
+
+def calm_rates(rates: Rates, grid: Grid) -> Rates:
+    """`without_outages` in the grid's units: silences of up to half an hour."""
+    half_hour = grid.bins(30)
+    return without_outages(rates, season=grid.season, window=half_hour, outage_max=max(2, half_hour))
 
 
 def without_outages(rates: Rates, *, season: int, window: int, outage_max: int) -> Rates:

@@ -13,6 +13,7 @@ import numpy as np
 
 from forecasting.batch import batch_at
 from forecasting.calendar import Calendar
+from forecasting.cleaning import calm
 from forecasting.features import targets_of
 from forecasting.forecast import LEVELS
 from forecasting.grid import KINDS, Grid
@@ -80,7 +81,8 @@ def backtest(
     selector = Selector(grid, names)
     served = np.empty((len(origins), KINDS, len(grid.leads), len(LEVELS)))
     leaders = []
-    for i, past in _pasts(grid, history, origins):
+    for i, whole in _pasts(grid, history, origins):
+        past = calm(whole, grid)
         for name, quantiles in said_by_light(light_models(grid), past, grid).items():
             said[name][i] = quantiles
         selector.settle(past)

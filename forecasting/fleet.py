@@ -9,6 +9,7 @@ import numpy as np
 
 from forecasting.batch import Batch, batch_of
 from forecasting.calendar import Calendar
+from forecasting.cleaning import calm
 from forecasting.errors import NotEnoughHistory
 from forecasting.forecast import LEVELS, Forecast, steps_in
 from forecasting.grid import PEAK, RATE, Grid
@@ -49,7 +50,7 @@ class Trained:
             self.grid,
             issued_at_s=history.end_s,
             model=self.name,
-            data_age_s=int(np.argmin(np.isnan(history.rates[::-1]))) * history.step_s,
+            data_age_s=history.data_age_s,
             steps=steps_in(horizon_s, history.step_s),
         )
 
@@ -127,9 +128,11 @@ class Fleet:
         light = light_models(self.grid)
         served = {}
         for row, (topic, history) in enumerate(speaking.items()):
-            said = said_by_light(light, history, self.grid)
+            # The burst after an outage is nobody's traffic: no model is shown it, nor scored on it.
+            traffic = calm(history, self.grid)
+            said = said_by_light(light, traffic, self.grid)
             said |= {name: answers[row] for name, answers in learned.items()}
-            served[topic] = self._serve(topic, history, said)
+            served[topic] = self._serve(topic, history, traffic, said)
         for gone in self._selectors.keys() - histories.keys():
             # A topic that returns starts afresh: its old scores are of another life.
             del self._selectors[gone]
@@ -153,17 +156,16 @@ class Fleet:
             before = self._selectors.get(topic)
             self._selectors[topic] = fresh if before is None else fresh.succeeding(before)
 
-    def _serve(self, topic: str, history: TrafficHistory, said: Said) -> Forecast:
+    def _serve(self, topic: str, history: TrafficHistory, traffic: TrafficHistory, said: Said) -> Forecast:
         selector = self._selectors.setdefault(topic, Selector(self.grid, self._names(self.learned)))
-        selector.settle(history)
+        selector.settle(traffic)
         served = selector.mix(history.end_s, said)
-        age = int(np.argmin(np.isnan(history.rates[::-1])))
         return as_forecast(
             served,
             self.grid,
             issued_at_s=history.end_s,
             model=selector.leader,
-            data_age_s=age * self.grid.step_s,
+            data_age_s=history.data_age_s,
             score=selector.served_loss,
             shares=selector.shares,
             trouble="; ".join(f"{model} failed ({why})" for model, why in self.faults.items()),

@@ -56,6 +56,20 @@ class TrafficHistory:
         """How many bins hold a measurement."""
         return int(np.count_nonzero(~np.isnan(self.rates)))
 
+    @property
+    def bins_since_last(self) -> int:
+        """Bins after the last measurement; 0 when nothing was measured.
+
+        >>> TrafficHistory(start_s=0.0, step_s=10.0, rates=np.array([1.0, np.nan])).bins_since_last
+        1
+        """
+        return int(np.argmin(np.isnan(self.rates[::-1]))) if len(self.rates) else 0
+
+    @property
+    def data_age_s(self) -> float:
+        """How long before its end the last measurement closed."""
+        return self.bins_since_last * self.step_s
+
     def recent(self, seconds: float) -> Rates:
         """The measured rates of the last `seconds`, gaps left out; empty when none was measured.
 

@@ -86,7 +86,7 @@ def _held(
     """Hold the last of `points` (and of `peaks`); `points[i]` was known when bin i closed."""
     step_s = history.step_s
     steps, width = steps_in(horizon_s, step_s), peak_bins(step_s, horizon_s)
-    gap = _age_of_last(history)
+    gap = history.bins_since_last
     level = float(np.nanmean(tail))
     leads = leads_to_measure(steps)
     origins = past_origins(0, len(tail) - 2)
@@ -105,8 +105,3 @@ def _held(
         model=model,
         data_age_s=gap * step_s,
     )
-
-
-def _age_of_last(history: TrafficHistory) -> int:
-    """Bins since the last measurement."""
-    return int(np.argmin(np.isnan(history.rates[::-1])))

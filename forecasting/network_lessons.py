@@ -35,6 +35,9 @@ class Effort:
     tell: Callable[[float, float], None] = lambda _share, _loss: None
     """Called now and then with the share done and the loss."""
     seed: int = 0
+    until_converged: bool = False
+    """Whether to go on until the loss on rows held out stops falling (`steps` and `used` still bound it);
+    for networks that torch trains."""
 
     def batch_of(self, spec: NetworkSpec) -> int:
         """Rows a step."""
@@ -59,6 +62,8 @@ class TrainedNetwork:
     offsets: NDArray[np.float64]
     loss: float
     steps: int
+    converged: bool = False
+    """Whether the loss on rows held out had stopped falling: more training would not have helped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

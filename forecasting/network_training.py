@@ -2,7 +2,8 @@
 
 The package's own loop rebuilds all windows every step and runs at a constant
 learning rate, which ruins these networks; its modules are sound. So: our windows, our
-weights, the pinball loss on the very targets, cosine decay, clipped gradients.
+weights, the pinball loss on the very targets, cosine decay, clipped gradients
+(`network_descent`).
 """
 
 from __future__ import annotations
@@ -20,14 +21,8 @@ from forecasting.heavy import heavy
 from forecasting.history import Rates
 from forecasting.learned import Lessons
 from forecasting.network import CALENDAR_COLUMNS, NetworkSpec, Weights, read_positions
-from forecasting.network_lessons import (
-    EMPHASIS,
-    Effort,
-    NetworkLessons,
-    TrainedNetwork,
-    network_lessons,
-    offsets_for,
-)
+from forecasting.network_descent import answer, descend
+from forecasting.network_lessons import Effort, TrainedNetwork, network_lessons, offsets_for
 from forecasting.patchtst_training import train_patchtst
 from forecasting.seq2seq import seq2seq_module
 
@@ -53,20 +48,6 @@ def build_module(spec: NetworkSpec, grid: Grid) -> Any:
     return getattr(architectures, known[spec.name])(h=positions, input_size=spec.inputs, loss=loss, **options)
 
 
-def answer(module: Any, inputs: Any, calendar: Any | None) -> Any:
-    """(rows, positions, LEVELS) from the bare module, whatever its kind."""
-    torch = heavy("torch")
-
-    window = {
-        "insample_y": inputs[:, :, None],
-        "insample_mask": torch.ones_like(inputs)[:, :, None],
-        "futr_exog": calendar,
-        "hist_exog": None,
-        "stat_exog": None,
-    }
-    return module(window).reshape(len(inputs), -1, len(LEVELS))
-
-
 def train_network(
     lessons: Lessons,
     spec: NetworkSpec,
@@ -88,14 +69,16 @@ def train_network(
     module = build_module(spec, lessons.grid)
     if start is not None:
         _load_fitting(module, start)
-    loss, steps = _descend(module, data, spec, effort)
+    descended = descend(module, data, spec, effort)
     module.eval()
     weights = {name: value.detach().numpy() for name, value in module.state_dict().items()}
     held = np.flatnonzero(data.last)
     times = None if data.calendar is None else data.calendar[held]
     logs = read_positions(answers_of(module, data.inputs[held], times), spec, lessons.grid)
     offsets = offsets_for(logs, lessons.came[data.rows[held]], spec)
-    return TrainedNetwork(spec, weights, offsets, loss, steps)
+    return TrainedNetwork(
+        spec, weights, offsets, descended.loss, descended.steps, converged=descended.converged
+    )
 
 
 def exported(trained: TrainedNetwork, grid: Grid) -> bytes:
@@ -135,42 +118,6 @@ def _load_fitting(module: Any, start: Weights) -> None:
         if name in own and tuple(own[name].shape) == value.shape
     }
     module.load_state_dict({**own, **fitting})
-
-
-def _descend(module: Any, data: NetworkLessons, spec: NetworkSpec, effort: Effort) -> tuple[float, int]:
-    torch = heavy("torch")
-
-    taus, emphasis = torch.tensor(LEVELS), torch.tensor(EMPHASIS)
-    inputs, all_wanted = torch.from_numpy(data.inputs), torch.from_numpy(data.wanted)
-    calendar = None if data.calendar is None else torch.from_numpy(data.calendar)
-    row_weights = torch.from_numpy(data.weights)
-    usable = torch.from_numpy(np.flatnonzero(~data.last))
-    optimiser = torch.optim.AdamW(module.parameters(), lr=spec.learning_rate, weight_decay=1e-3)
-    draw = torch.Generator().manual_seed(effort.seed)
-    smooth, step, steps = float("nan"), 0, effort.steps_for(len(usable), spec)
-    module.train()
-    while step < steps:
-        share = max(step / steps, effort.used())
-        if share >= 1:
-            break
-        for group in optimiser.param_groups:
-            group["lr"] = effort.rate(step, share, spec)
-        picked = usable[torch.randint(len(usable), (effort.batch_of(spec),), generator=draw)]
-        guess = answer(module, inputs[picked], None if calendar is None else calendar[picked])
-        wanted = all_wanted[picked][..., None]
-        error = torch.where(torch.isnan(wanted), torch.zeros_like(guess), wanted - guess)
-        pinball = torch.maximum(taus * error, (taus - 1) * error) * emphasis
-        loss = (pinball * row_weights[picked][:, None, None]).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-        optimiser.step()
-        value = float(loss.detach())
-        smooth = value if step == 0 else 0.98 * smooth + 0.02 * value
-        step += 1
-        if step % 25 == 0:
-            effort.tell(share, smooth)
-    return smooth, step
 
 
 def answers_of(module: Any, inputs: NDArray[np.float32], calendar: NDArray[np.float32] | None) -> Rates:

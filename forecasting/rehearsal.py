@@ -13,6 +13,7 @@ import numpy as np
 
 from forecasting.batch import batch_at
 from forecasting.calendar import Calendar
+from forecasting.cleaning import calm
 from forecasting.history import TrafficHistory
 from forecasting.learned import FleetModel
 from forecasting.selector import Selector
@@ -46,6 +47,7 @@ def rehearse(
         )
         if not past.known:
             continue
+        past = calm(past, grid)
         words = said_by_light(light, past, grid)
         words |= {name: answers[row] for name, answers in said.items()}
         selector.settle(past)

@@ -20,7 +20,7 @@ from forecasting.network_lessons import Effort
 from forecasting.network_training import train_network
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import train_regression
-from forecasting.torch_network import runnable
+from forecasting.torch_network import TorchNetwork, runnable
 
 LIGHT = ("last-value", "mean-max", "seasonal", "boosting")
 """The light models; boosting is the strongest of them, so ratios are given with and without it."""
@@ -60,6 +60,8 @@ class Outcome:
     results: dict[str, Result]
     cpu_s: dict[str, float]
     """What training each model cost."""
+    converged: dict[str, bool]
+    """By network: whether it was trained until the loss on rows held out stopped falling."""
     skipped: dict[str, str]
     """Models that could not be trained, and why."""
     trained_to_s: float
@@ -91,11 +93,15 @@ def run_backtest(history: TrafficHistory, plan: BacktestPlan, tell: Tell) -> Out
     lessons = lessons_from(grid, {"trace": past}, plan.calendar)
     models: list[FleetModel] = []
     cpu_s: dict[str, float] = {}
+    converged: dict[str, bool] = {}
     skipped: dict[str, str] = {}
     for name in plan.models or default_models():
         started_s = time.process_time()
         try:
-            models.append(_trained(name, lessons, grid, plan, tell))
+            model = _trained(name, lessons, grid, plan, tell)
+            models.append(model)
+            if isinstance(model, TorchNetwork):
+                converged[name] = model.trained.converged
         except ForecastError as error:
             skipped[name] = str(error)
         cpu_s[name] = time.process_time() - started_s
@@ -111,7 +117,7 @@ def run_backtest(history: TrafficHistory, plan: BacktestPlan, tell: Tell) -> Out
         tell=lambda share: tell("testing", share),
     )
     results = {result.model: result for result in results_of(test)}
-    return Outcome(test, results, cpu_s, skipped, past.end_s)
+    return Outcome(test, results, cpu_s, converged, skipped, past.end_s)
 
 
 def _test_from(history: TrafficHistory, grid: Grid, plan: BacktestPlan) -> int:
@@ -147,5 +153,6 @@ def _trained(name: str, lessons: Lessons, grid: Grid, plan: BacktestPlan, tell: 
         used=lambda: (time.process_time() - started_s) / budget_cpu_s,
         tell=lambda share, _loss: tell(name, share),
         seed=plan.seed,
+        until_converged=name in plan.converging_cpu_s,
     )
     return runnable(train_network(lessons, spec_named(name), plan.calendar, effort), grid, plan.calendar)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from forecasting.cleaning import calm
 from forecasting.errors import NotEnoughHistory
 from forecasting.forecast import Forecast
 from forecasting.forecaster import FallbackChain, Forecaster
+from forecasting.grid import Grid
 from forecasting.history import TrafficHistory
 from forecasting.last_value import LastValue
 from forecasting.seasonal import SeasonalNaive
@@ -24,7 +28,7 @@ class LightForecasts:
 
     def __init__(self, settings: ForecastSettings) -> None:
         self._chain = light_chain(settings)
-        self._horizon_s = settings.horizon_s
+        self._settings = settings
         self._seen: tuple[float, float, int] | None = None
         self._latest: Forecast | None = None
 
@@ -38,7 +42,10 @@ class LightForecasts:
         return self._latest
 
     def _think(self, history: TrafficHistory) -> Forecast | None:
+        grid = Grid(history.step_s, self._settings.horizon_s, self._settings.season_s)
         try:
-            return self._chain.forecast(history, horizon_s=self._horizon_s)
+            ahead = self._chain.forecast(calm(history, grid), horizon_s=grid.horizon_s)
         except NotEnoughHistory:
             return None
+        # An outage is measured: it makes a forecast no older.
+        return replace(ahead, data_age_s=history.data_age_s)

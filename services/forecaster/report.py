@@ -53,6 +53,7 @@ def summary_of(tested: Outcome) -> dict[str, Any]:
                 "volume": result.volume,
                 "silent": result.silent,
                 "train_cpu_s": tested.cpu_s.get(name),
+                "converged": tested.converged.get(name),
             }
             for name, result in tested.results.items()
         },

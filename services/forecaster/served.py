@@ -264,7 +264,16 @@ class ServedForecasts:
             seed=self.options.seed,
         )
         log.info("training_started", topics=len(histories), network=self.options.network)
-        self._training.start(request, histories)
+        self._training.start(request, histories, within_s=self._training_within_s)
+
+    @property
+    def _retrain_s(self) -> float:
+        return self.options.retrain_s or self._grid.season_s / 4
+
+    @property
+    def _training_within_s(self) -> float:
+        """By the clock: until the next is due, or what the budget takes on a twentieth of a core."""
+        return max(self._retrain_s, 20 * self.options.budget_cpu_s)
 
     def _due(self, histories: dict[str, TrafficHistory]) -> bool:
         season = self._grid.season
@@ -273,8 +282,7 @@ class ServedForecasts:
         settled, self._topics = self._topics == histories.keys(), set(histories)
         if not settled:
             return False
-        retrain_s = self.options.retrain_s or self._grid.season_s / 4
-        return enough and (self._trained_at is None or time.monotonic() - self._trained_at >= retrain_s)
+        return enough and (self._trained_at is None or time.monotonic() - self._trained_at >= self._retrain_s)
 
     def _adopt(self, version: str | None) -> None:
         """Load a version and swap it in; one that cannot be loaded leaves the models in force."""

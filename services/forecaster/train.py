@@ -7,7 +7,9 @@ watches standard input for the end of file.
 from __future__ import annotations
 
 import json
+import math
 import os
+import resource
 import sys
 import threading
 from collections.abc import Mapping
@@ -25,6 +27,8 @@ from services.forecaster.lesson import TrainingRequest, train
 
 NICENESS = 5
 """The controller, its workers and everything else on the machine come first."""
+OVERRUN, START_CPU_S = 2.0, 30.0
+"""Training keeps to its budget by itself; what uses more than this many budgets is ended by the system."""
 
 
 def write_request(directory: Path, request: TrainingRequest, histories: Mapping[str, TrafficHistory]) -> None:
@@ -78,11 +82,22 @@ def _end_with_parent() -> None:
     os._exit(3)
 
 
+def cpu_limit_s(budget_cpu_s: float) -> int:
+    """CPU-seconds after which the system ends a training process.
+
+    >>> cpu_limit_s(90.0)
+    210
+    """
+    return math.ceil(OVERRUN * budget_cpu_s + START_CPU_S)
+
+
 def main(request_dir: str, artefact_dir: str) -> int:
     """0 when a version was written; 2 when there was nothing to learn from."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(NICENESS)
     request, histories = read_request(Path(request_dir))
+    limit_s = cpu_limit_s(request.budget_cpu_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
     try:
         manifest = train(
             request,

@@ -55,6 +55,8 @@ class TrainingProcess:
         self._reader: threading.Thread | None = None
         self._state = TrainingState()
         self._lock = threading.Lock()
+        self._overdue = ""
+        """Why the run under way was ended by us; empty when it was not."""
 
     @property
     def state(self) -> TrainingState:
@@ -70,10 +72,17 @@ class TrainingProcess:
         """Of the process that trains now."""
         return self._process.pid if self._process is not None and self.running else None
 
-    def start(self, request: TrainingRequest, histories: Mapping[str, TrafficHistory]) -> None:
-        """Begin, unless a run is under way."""
+    def start(
+        self,
+        request: TrainingRequest,
+        histories: Mapping[str, TrafficHistory],
+        *,
+        within_s: float | None = None,
+    ) -> None:
+        """Begin, unless a run is under way; one that is not done `within_s` by the clock is ended."""
         if self.running:
             return
+        self._overdue = ""
         self._directory.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".training-", dir=self._directory))
         write_request(work, request, histories)
@@ -89,12 +98,17 @@ class TrainingProcess:
             )
         self._set(TrainingState(TrainingPhase.RUNNING, stage="starting"))
         self._reader = threading.Thread(
-            target=self._follow, args=(self._process, work), name="forecast-training", daemon=True
+            target=self._follow, args=(self._process, work, within_s), name="forecast-training", daemon=True
         )
         self._reader.start()
 
-    def _follow(self, process: subprocess.Popen[str], work: Path) -> None:
+    def _follow(self, process: subprocess.Popen[str], work: Path, within_s: float | None) -> None:
         assert process.stdout is not None  # noqa: S101 - we asked for a pipe
+        wait_s = min(within_s or 0.0, threading.TIMEOUT_MAX)
+        timer = threading.Timer(wait_s, self._end_overdue, args=(process, wait_s))
+        timer.daemon = True
+        if within_s is not None:
+            timer.start()
         last: dict[str, Any] = {}
         for line in process.stdout:
             try:
@@ -104,16 +118,22 @@ class TrainingProcess:
             if "stage" in last:
                 self._set(replace(self.state, stage=last["stage"], share=last["share"]))
         code = process.wait()
+        timer.cancel()
         if code == 0 and "version" in last:
             outcome = TrainingState(TrainingPhase.DONE, "done", 1.0, last["version"], tuple(last["rejected"]))
         else:
-            reason = last.get("error") or _why(code, work / "stderr")
+            reason = last.get("error") or self._overdue or _why(code, work / "stderr")
             outcome = TrainingState(TrainingPhase.FAILED, self.state.stage, self.state.share, error=reason)
         shutil.rmtree(work, ignore_errors=True)
         process.stdout.close()
         if process.stdin is not None:
             process.stdin.close()
         self._set(outcome)
+
+    def _end_overdue(self, process: subprocess.Popen[str], within_s: float) -> None:
+        if process.poll() is None:
+            self._overdue = f"training was not done within {within_s:g} s and was ended"
+            process.kill()
 
     def _set(self, state: TrainingState) -> None:
         with self._lock:
@@ -133,6 +153,12 @@ class TrainingProcess:
         return self.state
 
 
+_HINTS: dict[int, str] = {
+    signal.SIGKILL: "; the machine may be out of memory",
+    signal.SIGXCPU: "; it used far more CPU time than its budget",
+}
+
+
 def _why(code: int, stderr: Path) -> str:
     lines = (
         stderr.read_text(encoding="utf-8", errors="replace").strip().splitlines() if stderr.exists() else []
@@ -140,6 +166,5 @@ def _why(code: int, stderr: Path) -> str:
     last = f": {lines[-1]}" if lines else ""
     if code < 0:
         name = signal.Signals(-code).name
-        hint = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
-        return f"training was ended by {name}{hint}{last}"
+        return f"training was ended by {name}{_HINTS.get(-code, '')}{last}"
     return f"training ended with code {code}{last}"

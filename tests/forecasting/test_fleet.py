@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from forecasting.features import Features
 from forecasting.fleet import Fleet
 from forecasting.forecast import LEVELS
 from forecasting.grid import KINDS
+from forecasting.history import TrafficHistory
 from forecasting.learned import FleetModel, Quantiles
 from forecasting.selector import Selector
 from tests.forecasting.worlds import DAY, GRID, history, regression, rhythm
@@ -104,3 +105,31 @@ def test_what_calibration_learned_outlives_a_rehearsal() -> None:
     before.calibration.scale[0, 0] = 1.3
 
     assert fresh.succeeding(before).calibration.scale[0, 0] == 1.3
+
+
+def after_an_outage() -> TrafficHistory:
+    """Traffic of about 20 that was held up for twenty minutes, came at five times its rate, and goes on."""
+    rates = np.random.default_rng(0).normal(20.0, 0.5, 4 * DAY)
+    rates[-6:-2], rates[-2:] = 0.0, 100.0
+    return history(rates)
+
+
+def test_the_burst_after_an_outage_is_not_forecast_by_any_model() -> None:
+    ahead = Fleet(GRID).forecast({"a": after_an_outage()})["a"]
+
+    assert ahead.path(0.5).max() < 22.0
+    assert ahead.path(0.95).max() < 30.0
+    assert ahead.data_age_s == 0.0, "the outage was measured"
+
+
+def test_an_outage_and_its_burst_do_not_spoil_the_live_score() -> None:
+    whole = after_an_outage()
+    fleet = Fleet(GRID)
+
+    served = [
+        fleet.forecast({"a": replace(whole, rates=whole.rates[: len(whole.rates) - unseen])})["a"]
+        for unseen in range(12, -1, -1)
+    ]
+
+    assert served[-1].score is not None
+    assert served[-1].score < 0.05

@@ -21,8 +21,9 @@ from forecasting.history import Rates
 from forecasting.last_value import LastValue
 from forecasting.learned import lessons_from
 from forecasting.network import NetworkSpec, inputs_of, spec_named
+from forecasting.network_descent import answer
 from forecasting.network_lessons import Effort, network_lessons
-from forecasting.network_training import answer, answers_of, build_module, exported, train_network
+from forecasting.network_training import answers_of, build_module, exported, train_network
 from forecasting.patchtst import PatchTst
 from forecasting.patchtst_training import Pass, initial_weights, weighted_pinball
 from forecasting.perceptron import MEMBERS, Perceptron, train_perceptron

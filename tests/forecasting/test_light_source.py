@@ -39,3 +39,15 @@ def test_the_model_of_the_settings_speaks_when_it_can() -> None:
     assert speaker(ForecastSettings(step_s=600.0)) == "seasonal"
     assert speaker(ForecastSettings(step_s=600.0, model="last-value")) == "last-value"
     assert speaker(ForecastSettings(step_s=600.0, season_s=14 * 86_400.0)) == "last-value"
+
+
+def test_the_burst_after_an_outage_is_no_traffic_to_a_light_model_alone() -> None:
+    rates = np.full(400, 20.0)
+    rates[-6:-2], rates[-2:] = 0.0, 100.0
+    source = LightForecasts(ForecastSettings(step_s=300.0, model="last-value"))
+
+    ahead = source.forecast(TrafficHistory(0.0, 300.0, rates))
+
+    assert ahead is not None
+    assert ahead.path(0.5).max() == 20.0
+    assert ahead.data_age_s == 0.0

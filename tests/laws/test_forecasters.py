@@ -177,6 +177,16 @@ def test_the_same_history_gives_the_same_forecast(model: Forecaster) -> None:
     np.testing.assert_array_equal(one.paths, two.paths)
 
 
+@pytest.mark.parametrize("name", [pytest.param(name, marks=EXTRAS.get(name, ())) for name in TRAINED])
+def test_the_same_seed_learns_the_same(name: str) -> None:
+    again = Trained(TRAINED[name](), GRID)
+
+    one = forecaster(name).forecast(history_of(rhythm(3)), horizon_s=20 * STEP_S)
+    two = again.forecast(history_of(rhythm(3)), horizon_s=20 * STEP_S)
+
+    np.testing.assert_allclose(two.paths, one.paths, rtol=1e-6)
+
+
 @every_forecaster
 @pytest.mark.parametrize("rate", [0.0, 0.02, 5.0, 1e7])
 def test_constant_in_constant_out(model: Forecaster, rate: float) -> None:

@@ -1,0 +1,134 @@
+"""A training run: what it may cost, what judges it, and what is rejected."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forecasting.calendar import Calendar
+from forecasting.grid import Grid
+from forecasting.history import TrafficHistory
+from forecasting.learned import Lessons
+from forecasting.perceptron import train_perceptron
+from forecasting.regression import Regression, train_regression
+from services.forecaster import lesson
+from services.forecaster.artefacts import ArtefactStore
+from services.forecaster.lesson import JUDGED_TOPICS, TrainingRequest, judge, train
+from services.forecaster.train import write_request
+from services.forecaster.trainer import TrainingPhase, TrainingProcess
+from tests.forecasting.test_artefacts import written
+from tests.forecasting.worlds import GRID, history, regression, rhythm
+
+REQUEST = TrainingRequest(GRID, network="", beside=("regression",))
+
+
+def far_too_high(model: Regression) -> Regression:
+    """Some seven times what it should say."""
+    weights = model.weights.copy()
+    weights[:, -1] += 2.0
+    return replace(model, weights=weights)
+
+
+def test_a_model_that_loses_to_the_light_ones_is_rejected_and_the_version_in_force_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ArtefactStore(tmp_path)
+    written(store, "1")
+
+    def misled(lessons: Lessons, *, seed: int) -> Regression:
+        return far_too_high(train_regression(lessons, seed=seed))
+
+    monkeypatch.setattr(lesson, "train_regression", misled)
+
+    manifest = train(REQUEST, {"a": history(rhythm(5))}, tmp_path, lambda _stage, _share: None)
+
+    assert manifest.rejected == ("regression",)
+    assert manifest.models == ()
+    assert manifest.losses["regression"] > 1.0
+    assert store.current() == "1"
+
+
+def test_one_bad_model_does_not_take_the_good_one_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = replace(REQUEST, beside=("regression", "perceptron"))
+    losses = {"regression": 0.7, "perceptron": 1.3}
+    monkeypatch.setattr(lesson, "judge", lambda *_: losses)
+    monkeypatch.setattr(lesson, "train_perceptron", partial(train_perceptron, batch=8))  # quick
+
+    manifest = train(request, {"a": history(rhythm(4))}, tmp_path, lambda _stage, _share: None)
+
+    store = ArtefactStore(tmp_path)
+    assert store.current() == manifest.version
+    assert [model.name for model in store.load(manifest.version, GRID)[1]] == ["regression"]
+    assert manifest.rejected == ("perceptron",)
+
+
+def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def best_light(_grid: Grid, past: TrafficHistory, *_: object) -> float:
+        asked.append(past.start_s)
+        return 1.0
+
+    monkeypatch.setattr(lesson, "_best_light", best_light)
+    topics = {str(i): history(rhythm(2.2), start_s=86_400.0 * i) for i in range(3 * JUDGED_TOPICS)}
+
+    losses = judge(GRID, topics, [regression()], Calendar())
+
+    assert np.isfinite(losses["regression"])
+    assert JUDGED_TOPICS / 2 < len(asked) <= JUDGED_TOPICS
+    assert max(asked) > 86_400.0 * 2.5 * JUDGED_TOPICS, "topics from the whole fleet, not its first ones"
+
+
+def stand_in(where: Path, script: str) -> str:
+    """A program to run in place of the interpreter."""
+    program = where / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_training_that_does_not_come_to_an_end_is_ended(tmp_path: Path) -> None:
+    training = TrainingProcess(tmp_path / "models", python=stand_in(tmp_path, "exec sleep 600"))
+
+    training.start(REQUEST, {"a": history(rhythm(1))}, within_s=0.2)
+    state = training.join(30)
+
+    assert state.phase is TrainingPhase.FAILED
+    assert state.error == "training was not done within 0.2 s and was ended"
+    assert not list((tmp_path / "models").glob(".training-*"))
+
+
+def test_training_that_was_done_in_time_is_not_told_to_be_late(tmp_path: Path) -> None:
+    training = TrainingProcess(tmp_path / "models", python=stand_in(tmp_path, "kill -XCPU $$"))
+
+    training.start(REQUEST, {"a": history(rhythm(1))}, within_s=30)
+
+    assert training.join(30).error.startswith("training was ended by SIGXCPU; it used far more CPU time")
+
+
+def test_the_system_ends_a_process_that_does_not_keep_to_its_budget(tmp_path: Path) -> None:
+    write_request(tmp_path, REQUEST, {"a": history(rhythm(1))})
+    runaway = (
+        "import sys; from services.forecaster import train as process\n"
+        "def spin(*_):\n    while True: pass\n"
+        "process.train = spin\n"
+        "process.cpu_limit_s = lambda budget: 1\n"
+        "process.main(sys.argv[1], sys.argv[1])\n"
+    )
+
+    ended = subprocess.Popen([sys.executable, "-c", runaway, str(tmp_path)], stdin=subprocess.PIPE)
+
+    try:
+        assert ended.wait(timeout=120) == -signal.SIGXCPU
+    finally:
+        ended.kill()
+        ended.communicate()
