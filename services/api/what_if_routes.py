@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Body
 from fastapi import Request as HttpRequest
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from estimator.capacity import Capacity
 from forecasting.history import TrafficHistory
@@ -23,7 +23,7 @@ from services.api.what_if import Point, Question, WhatIf, WhatIfUnavailable
 from services.controller.snapshot import JobSnapshot
 from services.controller.views.view import View
 from services.settings import JobSettings
-from services.settings.job import SloSettings
+from services.settings.job import FreshWithin, SloSettings
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["what-if"])
 
@@ -36,7 +36,7 @@ class WhatIfRequest(Request):
     workers_max: Annotated[int | None, Field(ge=1, le=10_000)] = None
     curve: bool = True
     """Whether the rule's knob is turned too; without it the answer comes several times sooner."""
-    fresh_within_s: list[PositiveFloat] = Field(default_factory=list, max_length=8)
+    fresh_within_s: list[FreshWithin] = Field(default_factory=list, max_length=8)
     """Other promises to try as well, each with the `late_share_target` asked about."""
 
 

@@ -26,10 +26,14 @@ LIGHT_MODELS = ("seasonal", "last-value")
 JOB_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
 
+FreshWithin = Annotated[float, Field(ge=0.001)]
+"""Seconds. Nothing is trained within a millisecond."""
+
+
 class SloSettings(SettingsGroup):
     """The freshness promised."""
 
-    fresh_within_s: Annotated[float, Field(ge=0.001)] = 60.0
+    fresh_within_s: FreshWithin = 60.0
     """A sample trained later than this after its arrival is late. Nothing is trained within a millisecond."""
     late_share_target: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """The share of samples that may be late."""
