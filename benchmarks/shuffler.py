@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from confluent_kafka import Producer
 from redis import Redis
@@ -20,9 +21,10 @@ from benchmarks import shuffler_ledger, shuffler_plan, shuffler_rescale, shuffle
 from benchmarks.put_first import put_first
 from services.embedded.apache import ApacheKafka
 from services.embedded.redis import EmbeddedRedis
+from services.settings.job import SloSettings
 
 PARTS = ("plan", "ledger", "steady", "rescale")
-WAYS = (*shuffler_rescale.MODES, "leases_undisturbed")
+WAYS = (*shuffler_rescale.MODES, "leases_undisturbed", "leases_of_2s", "leases_of_2s_undisturbed")
 
 
 def steady(kafka: ApacheKafka, redis: EmbeddedRedis, *, rounds: int) -> dict[str, float]:
@@ -63,19 +65,24 @@ def _fill(bootstrap: str, topic: str, records: int) -> None:
 def rescale(
     kafka: ApacheKafka, redis: EmbeddedRedis, *, ways: Sequence[str], rounds: int, phase_s: float
 ) -> dict[str, float]:
-    """Each way in turn, several rounds; leases also without a rescale, to tell what it costs them."""
-    steady = (shuffler_rescale.PHASES[0],) * len(shuffler_rescale.PHASES)
-    runs = {mode: (mode, shuffler_rescale.PHASES) for mode in shuffler_rescale.MODES}
-    wanted = {**runs, "leases_undisturbed": ("leases", steady)}
+    """Each way in turn, several rounds; leases also without a rescale, to tell what it costs them, and
+    at the promise that a job makes by default, where they are as long as they get."""
+    undisturbed = {"phases": (shuffler_rescale.PHASES[0],) * len(shuffler_rescale.PHASES)}
+    of_2s = {"mode": "leases", "fresh_within_s": SloSettings().fresh_within_s}
+    runs: dict[str, dict[str, Any]] = {
+        **{mode: {"mode": mode} for mode in shuffler_rescale.MODES},
+        "leases_undisturbed": {"mode": "leases", **undisturbed},
+        "leases_of_2s": of_2s,
+        "leases_of_2s_undisturbed": {**of_2s, **undisturbed},
+    }
     found: dict[str, list[shuffler_rescale.Run]] = {way: [] for way in ways}
     for number in range(rounds):
         for name in ways:
-            mode, phases = wanted[name]
-            topic = f"rescale-{name}-{number}".replace("_", "-")
+            topic = f"{name}-{number}".replace("_", "-")
             kafka.create_topic(topic, shuffler_rescale.PARTITIONS)
             found[name].append(
                 shuffler_rescale.measure(
-                    kafka.bootstrap, redis.url, mode, topic=topic, phase_s=phase_s, phases=phases
+                    kafka.bootstrap, redis.url, topic=topic, phase_s=phase_s, **runs[name]
                 )
             )
     return {"rescale_load_average": os.getloadavg()[1]} | {

@@ -174,11 +174,18 @@ class Run:
 
 
 def measure(
-    bootstrap: str, redis_url: str, mode: str, *, topic: str, phase_s: float, phases: Sequence[int] = PHASES
+    bootstrap: str,
+    redis_url: str,
+    mode: str,
+    *,
+    topic: str,
+    phase_s: float,
+    phases: Sequence[int] = PHASES,
+    fresh_within_s: float = LATE_S,
 ) -> Run:
     """One rescale."""
     load = _Load(bootstrap, topic)
-    settings = _settings(bootstrap, redis_url, mode, topic)
+    settings = _settings(bootstrap, redis_url, mode, topic, fresh_within_s)
     with _crew(settings, "bench", size_max=max(phases)) as crew:
         crew.await_loaded()
         load.start()
@@ -205,12 +212,12 @@ def measure(
         return Run(list(crew.records()), measured_from_s, joiners_from=phases[0])
 
 
-def _settings(bootstrap: str, redis_url: str, mode: str, topic: str) -> Settings:
+def _settings(bootstrap: str, redis_url: str, mode: str, topic: str, fresh_within_s: float) -> Settings:
     job = {
         "topic": topic,
         "group": f"group-{topic}",
         "worker": {"batch": BATCH},
-        "slo": {"fresh_within_s": LATE_S},
+        "slo": {"fresh_within_s": fresh_within_s},
         "shuffle": MODES[mode],
         "pool": {"drain_s": 15.0},
     }
