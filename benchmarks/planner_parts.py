@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.plants import PLANTS
 from benchmarks.policies import RESULTS, traces_at_hand
 from estimator.planner import choice, futures, planning, traffic_model
-from estimator.planner.features import Shape
+from estimator.planner.features import WIDTH, Shape
 from estimator.planner.traffic_model import TrafficModel
 from estimator.rules import Rule, rule_named
 from estimator.rules.penstock import penstock
@@ -80,14 +80,20 @@ def _true_future(course: Course) -> Iterator[None]:
 
     total = np.concatenate([[0.0], np.cumsum(arrivals.per_second)])
 
-    def rates_of(since_s: float, step_s: float, many: int) -> Any:
-        at_s = since_s - arrivals.start_s + np.arange(many + 1) * step_s
-        places = np.clip(np.rint(at_s).astype(np.int64), 0, len(total) - 1)
-        return np.diff(total[places]) / np.maximum(np.diff(places), 1)
+    def rates_of(since_s: float, step_s: float, many: int, *, over_s: float) -> Any:
+        middle_s = since_s - arrivals.start_s + (np.arange(many) + 0.5) * step_s
+        first, last = (
+            np.clip(np.rint(middle_s + side * over_s / 2).astype(np.int64), 0, len(total) - 1)
+            for side in (-1, 1)
+        )
+        return (total[last] - total[first]) / np.maximum(last - first, 1)
 
     def futures_of(_: Any, __: Any, timing: Any, **___: Any) -> futures.Futures:
-        rates = rates_of(now[0], timing.step_s, timing.steps)
-        further = rates_of(now[0] + timing.horizon_s, timing.bin_s, timing.further)
+        rates = rates_of(now[0], timing.step_s, timing.steps, over_s=timing.step_s)
+        # Seen as roughly as the planner sees it: the noise of one minute is no reason to keep a worker.
+        further = rates_of(
+            now[0] + timing.horizon_s, timing.bin_s, timing.further, over_s=WIDTH * timing.bin_s
+        )
         return futures.Futures(rates[None, :], np.ones(1), rates, further)
 
     with patch.object(planning.Planner, "plan", plan), patch.object(planning, "futures_of", futures_of):

@@ -18,6 +18,20 @@ class Slo:
     fresh_within_s: float = 60.0
     late_share_target: float = 0.01
 
+    def is_lost(self, *, lag_s: float, rate_per_s: float, able_per_s: float, lead_time_s: float) -> bool:
+        """Whether samples are late, or will be before a worker asked for now trains, if traffic stays.
+
+        Behind by `lag_s` and able to train C of the `rate_per_s` that arrive, the oldest sample is
+        lag + (rate / C - 1)·lead time old by then.
+
+        >>> jump = {"lag_s": 0.0, "able_per_s": 100.0, "lead_time_s": 180.0}
+        >>> Slo(60.0).is_lost(rate_per_s=130.0, **jump), Slo(60.0).is_lost(rate_per_s=140.0, **jump)
+        (False, True)
+        """
+        if lag_s > self.fresh_within_s or able_per_s <= 0:
+            return lag_s > self.fresh_within_s
+        return lag_s + (rate_per_s / able_per_s - 1) * lead_time_s > self.fresh_within_s
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 DAYS = 7.0
 """The budget's window, in seasons: days, unless time runs faster."""
 BUCKETS = 28
-PRICE_AT = 0.06
+PRICE_AT = 0.09
 """Price of a late sample at the target's own rate: PRICE_AT / late_share_target works of a sample."""
 SWING_MAX = 4.0
 """How far feedback may move the price, either way."""

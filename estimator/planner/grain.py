@@ -6,17 +6,18 @@ import math
 
 import numpy as np
 
-from estimator.planner.timing import AHEAD_MAX, HORIZON
+from estimator.planner.timing import AHEAD_MAX, Timing
 from forecasting.history import TrafficHistory
 
 
-def bins_together(lead_time_s: float, slo_s: float, step_s: float) -> int:
+def bins_together(timing: Timing) -> int:
     """How many bins to take for one, so that the horizon has no more of them than are forecast.
 
-    >>> bins_together(180.0, 60.0, 60.0), bins_together(4 * 3600.0, 60.0, 60.0)
-    (1, 7)
+    >>> bins_together(Timing(180.0, 60.0, 60.0)), bins_together(Timing(4 * 3600.0, 60.0, 60.0))
+    (1, 5)
     """
-    return max(1, math.ceil(HORIZON * (lead_time_s + slo_s) / step_s / (AHEAD_MAX - 2)))
+    bins = (timing.horizon_s - timing.bin_s) / timing.bin_s
+    return max(1, math.ceil(bins / (AHEAD_MAX - 3)))  # one of them is the bin in which the next plan is made
 
 
 def coarsened(history: TrafficHistory, many: int) -> TrafficHistory:

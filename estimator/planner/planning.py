@@ -52,7 +52,7 @@ class Planner:
         history = seen.history
         if history is None:
             return seen
-        many = bins_together(seen.lead_time_s, seen.slo.fresh_within_s, history.step_s)
+        many = bins_together(_timing(seen, history))
         if many == 1:
             return seen
         key = (history.start_s, history.end_s, many)
@@ -166,7 +166,8 @@ class Planner:
 
 
 def _timing(seen: Situation, history: TrafficHistory) -> Timing:
-    return Timing(max(seen.lead_time_s, 1e-3), max(seen.slo.fresh_within_s, 1e-3), history.step_s)
+    lead_time_s, slo_s = max(seen.lead_time_s, 1e-3), max(seen.slo.fresh_within_s, 1e-3)
+    return Timing(lead_time_s, slo_s, history.step_s, seen.pause_s)
 
 
 def _said(seen: Situation, outlook: Outlook, timing: Timing, quiet: float, end_s: float) -> Said:

@@ -9,11 +9,9 @@ STEPS_MAX = 60
 """Steps of one rollout."""
 AHEAD_MAX = 60
 """Bins forecast: with a lead time of hours on bins of a minute the last bin stands for the rest."""
-HORIZON = 1.5
-"""Horizon in units of lead time + SLO: what a worker asked for now can still change, and no more.
-
-Looking further charges a worker for lateness that a later decision can still avoid.
-"""
+PAUSES = 10.0
+"""A resize that stops training costs its pause, and nine times as long until a pool that is nine tenths full has
+worked off what gathered."""
 FURTHER = 4.0
 """So many horizons more are looked at, roughly, before a worker is given back."""
 GUARD = 4.0
@@ -27,17 +25,21 @@ class Timing:
     >>> Timing(lead_time_s=180.0, slo_s=60.0, bin_s=60.0).step_s
     30.0
     >>> Timing(lead_time_s=5.0, slo_s=10.0, bin_s=2.0).horizon_s
-    22.5
+    17.0
     """
 
     lead_time_s: float
     slo_s: float
     bin_s: float
+    pause_s: float = 0.0
 
     @property
     def horizon_s(self) -> float:
-        """How far a candidate is rolled."""
-        return HORIZON * (self.lead_time_s + self.slo_s)
+        """How far a candidate is rolled: until one asked for a bin later could have kept the promise.
+
+        Looking further charges a worker for lateness that a later decision can still avoid.
+        """
+        return self.lead_time_s + self.slo_s + self.bin_s + PAUSES * self.pause_s
 
     @property
     def step_s(self) -> float:

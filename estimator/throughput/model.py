@@ -130,7 +130,7 @@ class ThroughputModel:
         """How far C(n) may be extrapolated: max(n + 2, 1.5·n) of the largest n tried; None before any was.
 
         Twice n while only one size has been seen, for there is no other way to see a
-        second one, and when the SLO is broken already, for there is less to lose.
+        second one, and when the SLO is broken or bound to be, for there is less to lose.
         """
         sizes = self.knowledge.sizes
         if not sizes:

@@ -191,11 +191,16 @@ def _throughput(
     )
     if seen.gpu_type:  # on the way to another type, the workers to come are what is planned with
         throughput = replace(throughput, gpu_type=seen.gpu_type)
-    broken = seen.traffic.lag_s > policy.slo.fresh_within_s
+    lost = policy.slo.is_lost(
+        lag_s=seen.traffic.lag_s,
+        rate_per_s=seen.traffic.rate_per_s,
+        able_per_s=throughput.model.samples_per_s(len(ready)),
+        lead_time_s=state.pool.lead_time_s,
+    )
     most = policy.limits.workers_max
     capacity = LearnedCapacity.of(
         throughput.model,
-        slo_broken=broken,
+        slo_broken=lost,
         workers_max=most,
         dealt=dealt,
         requested=seen.pool.requested,

@@ -6,6 +6,7 @@ from typing import Self
 
 from estimator.capacity import LearnedCapacity
 from estimator.lead_time import Failures
+from estimator.situation import Slo
 from estimator.throughput import Bottleneck, Confidence
 from services.control.types import Decision, Observation, Reason
 from services.controller.views.view import View
@@ -58,9 +59,14 @@ class ThroughputView(View):
         most = min(settings.scaling.workers_max, CURVE_MAX)
         learned, pool = decision.state.throughput, decision.state.pool
         model = learned.model
-        broken = seen.traffic.lag_s > settings.slo.fresh_within_s
+        lost = Slo(settings.slo.fresh_within_s).is_lost(
+            lag_s=seen.traffic.lag_s,
+            rate_per_s=seen.traffic.rate_per_s,
+            able_per_s=model.samples_per_s(len(pool.ready)),
+            lead_time_s=pool.lead_time_s,
+        )
         most_ever, requested = settings.scaling.workers_max, seen.pool.requested
-        low = LearnedCapacity.of(model, slo_broken=broken, workers_max=most_ever, requested=requested)
+        low = LearnedCapacity.of(model, slo_broken=lost, workers_max=most_ever, requested=requested)
         failures = pool.times.failures if pool.times else Failures()
         return cls(
             rate_per_worker=model.samples_per_s(1),
