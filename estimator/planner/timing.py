@@ -10,8 +10,8 @@ STEPS_MAX = 60
 AHEAD_MAX = 60
 """Bins forecast: with a lead time of hours on bins of a minute the last bin stands for the rest."""
 PAUSES = 10.0
-"""A resize that stops training costs its pause, and nine times as long until a pool that is nine tenths full has
-worked off what gathered."""
+"""A resize that stops training costs its pause, and nine times as long again until a pool that is nine tenths
+full has worked off what gathered."""
 FURTHER = 4.0
 """So many horizons more are looked at, roughly, before a worker is given back."""
 GUARD = 4.0

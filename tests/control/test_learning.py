@@ -85,6 +85,16 @@ def test_with_two_sizes_seen_it_reaches_half_as_far_again_and_twice_when_the_slo
     assert decide(late, calm.state, POLICY).numbers["capacity_reach"] == 12.0
 
 
+def test_it_reaches_twice_as_far_as_soon_as_the_promise_cannot_be_kept_any_more() -> None:
+    calm = watched([at(tick, 4 + 2 * (tick // 20)) for tick in range(40)])
+    able = capacity(calm, 6)  # a lead time of 60 s and a promise of 60 s: twice as much is too much
+
+    def reach_at(rate: float) -> float:
+        return decide(at(40, 6, rate=rate), calm.state, POLICY).numbers["capacity_reach"]
+
+    assert [reach_at(share * able) for share in (1.5, 1.9, 2.1)] == [9.0, 9.0, 12.0]
+
+
 def test_workers_that_became_slower_are_noticed_and_the_old_speed_is_forgotten() -> None:
     known = watched([at(tick, 3) for tick in range(60)])
     slower = watched([at(60 + tick, 3, speed=90.0) for tick in range(60)], known.state)

@@ -267,6 +267,13 @@ def test_a_small_saving_is_not_worth_a_resize() -> None:
     assert sized(planning(STEADY, requested=11, pause_s=60.0)).workers == 11
 
 
+@pytest.mark.parametrize("lead_time_s", [120.0, 300.0])
+def test_a_pool_that_falls_behind_grows_though_that_stops_everybody_for_a_minute(lead_time_s: float) -> None:
+    behind = planning(STEADY, requested=8, pause_s=60.0, lead_time_s=lead_time_s)
+
+    assert sized(behind).workers > 10
+
+
 def test_it_explains_itself() -> None:
     numbers = sized(planning(daily(3.0))).numbers
 
