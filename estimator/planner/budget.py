@@ -8,8 +8,9 @@ from dataclasses import dataclass
 DAYS = 7.0
 """The budget's window, in seasons: days, unless time runs faster."""
 BUCKETS = 28
-PRICE_AT = 0.09
-"""Price of a late sample at the target's own rate: PRICE_AT / late_share_target works of a sample."""
+PRICE_AT = 0.1
+"""Price of a late sample at the target's own rate: 1 + PRICE_AT / late_share_target works of a sample, for late
+or not, it is worth being trained."""
 SWING_MAX = 4.0
 """How far feedback may move the price, either way."""
 
@@ -58,7 +59,7 @@ class ErrorBudget:
         """
         target = min(max(target, 1e-6), 1.0)
         swing = math.sqrt(self.late_share(target) / target)
-        return PRICE_AT / target * min(max(swing, 1 / SWING_MAX), SWING_MAX)
+        return (1 + PRICE_AT / target) * min(max(swing, 1 / SWING_MAX), SWING_MAX)
 
 
 def late_part(lag_before_s: float, lag_now_s: float, slo_s: float) -> float:

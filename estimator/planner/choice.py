@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from estimator.planner.futures import Futures
-from estimator.planner.rollout import LATE, LEFT, OVERDUE, STUCK, Counts, Floats, roll
+from estimator.planner.rollout import BEHIND, LATE, LEFT, OVERDUE, Counts, Floats, roll
 from estimator.planner.timing import Timing
 from estimator.situation import Situation
 
 OVERDUE_SHARE = 0.1
 """A sample overdue by one more SLO costs this share of a late one: late samples still matter."""
-STUCK_SHARE = 4.0
-"""A sample that will be late after the horizon makes this many others late: first in, first out, all that
-arrive wait behind it until a pool that is a quarter too large has drained it."""
 RESIZE_SHARE = 0.7
 """A resize costs as much as this many starts of one worker, besides the pause: a pool must not fidget."""
 NOTHING = 0.01
@@ -163,12 +160,11 @@ class Weighing:
             ) / len(leads_s)  # fmt: skip
         one = max(float(curve[1]) if len(curve) > 1 else 0.0, 1e-9)
         late, overdue = outcome[:, LATE], outcome[:, OVERDUE] / timing.slo_s
-        stuck = STUCK_SHARE * outcome[:, STUCK]
         held = candidates * (timing.steps * timing.step_s)
         costs = (
             held
             + self._resizing(candidates, curve)
-            + (outcome[:, LEFT] + self.price * (late + stuck + OVERDUE_SHARE * overdue)) / one
+            + (outcome[:, LEFT] + self.price * (late + outcome[:, BEHIND] + OVERDUE_SHARE * overdue)) / one
         )
         arrive = self.futures.chances @ self.futures.rates.sum(axis=1) * timing.step_s + seen.lag
         return candidates, costs, late / max(float(arrive), 1e-9)

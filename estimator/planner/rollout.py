@@ -11,9 +11,11 @@ from estimator.planner.compiled import compiled
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-LATE, OVERDUE, LEFT, STUCK = range(4)
-"""Columns of the outcome: samples late, sample-seconds beyond the SLO, samples waiting at the end, and as
-many of them as wait now and will be late."""
+LATE, OVERDUE, LEFT, BEHIND = range(4)
+"""Columns of the outcome: samples late, sample-seconds beyond the SLO, samples waiting at the end, and those
+that will be late after it because they wait behind what is late now."""
+DRAIN = 0.25
+"""A later plan can make the pool larger than the traffic by this share, whatever is chosen now."""
 
 
 @compiled
@@ -53,8 +55,12 @@ def roll(
             # What waits at the end and is overdue, or cannot be reached in time, will be late too.
             stuck = max(missed, left - last * slo_s)
             found[i, LATE] += chances[path] * (late + stuck)
-            # No more of them than wait now: what only may come, later decisions can still avoid.
-            found[i, STUCK] += chances[path] * min(stuck, lag)
+            # No more of them than wait now: what only may come, later decisions can still avoid. First in,
+            # first out, all that arrive until these are drained are late as well.
+            rate = rates[path, steps - 1]
+            drained_per_s = max(last - rate, DRAIN * rate)
+            if drained_per_s > 0.0:
+                found[i, BEHIND] += chances[path] * min(stuck, lag) * rate / drained_per_s
             found[i, OVERDUE] += chances[path] * overdue
             found[i, LEFT] += chances[path] * left
     return found
