@@ -26,6 +26,10 @@ def test_on_target_nothing_moves_the_price() -> None:
     assert spent(0.01).price(0.01) == pytest.approx(ErrorBudget().price(0.01))
 
 
+def test_however_much_may_be_late_a_late_sample_is_worth_its_work() -> None:
+    assert ErrorBudget().price(1.0) >= 1.0
+
+
 def test_too_much_late_makes_lateness_dearer_and_too_little_cheaper() -> None:
     assert spent(0.04).price(0.01) == pytest.approx(2 * ErrorBudget().price(0.01))
     assert spent(0.0025).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / 2)

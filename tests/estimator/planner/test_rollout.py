@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.planner.rollout import LATE, LEFT, OVERDUE, roll
+from estimator.planner.rollout import BEHIND, DRAIN, LATE, LEFT, OVERDUE, roll
 
 CURVE = 100.0 * np.arange(41)
 
@@ -111,6 +111,16 @@ def test_more_workers_are_never_later(rates: list[float], lag: float, lead_s: fl
 
     assert (np.diff(found[:, LATE]) <= 1e-6 * (1 + found[:-1, LATE])).all()
     assert (np.diff(found[:, LEFT]) <= 1e-6 * (1 + found[:-1, LEFT])).all()
+
+
+def test_all_that_arrive_until_the_backlog_is_drained_are_late_behind_it() -> None:
+    same, twice = rolled([400.0] * 12, [4, 8], lag=10_000.0, lag_s=25.0)
+
+    # A pool as large as the traffic drains nothing; a later plan could make it larger by a quarter.
+    assert same[BEHIND] == pytest.approx((same[LEFT] - 5 * 400) / DRAIN)
+    # Twice as large it drains as fast as samples arrive.
+    assert twice[BEHIND] == pytest.approx(twice[LEFT] - 5 * 400)
+    assert twice[BEHIND] < same[BEHIND] / 3
 
 
 def test_compiled_and_plain_agree() -> None:
