@@ -9,8 +9,9 @@ DAYS = 7.0
 """The budget's window, in seasons: days, unless time runs faster."""
 BUCKETS = 28
 PRICE_AT = 0.1
-"""Price of a late sample at the target's own rate: 1 + PRICE_AT / late_share_target works of a sample. However
-much may be late, one that is late is worth no less than the work that training it takes."""
+"""Price of a late sample at the target's own rate: 1 + PRICE_AT / late_share_target works of a sample.
+
+However much may be late, one that is late is worth no less than the work that training it takes."""
 SWING_MAX = 4.0
 """How far feedback may move the price, either way."""
 
