@@ -23,8 +23,9 @@ _JAVA_OPTIONS = (
     "-Dorg.apache.logging.log4j.level=WARN",
 )
 
-# `exec` keeps the process id, and with it the guardian's hold on the process.
-_FORMAT_THEN_RUN = '"$1" "@$2/format.args" && exec "$1" "@$2/run.args"'
+# Formatting writes meta.properties last: a broker that has it starts again without. `exec` keeps the process
+# id, and with it the guardian's hold on the process.
+_FORMAT_THEN_RUN = '([ -e "$2/data/meta.properties" ] || "$1" "@$2/format.args") && exec "$1" "@$2/run.args"'
 
 
 @dataclass(slots=True)
@@ -70,7 +71,6 @@ class Broker:
         form = [
             "kafka.tools.StorageTool",
             "format",
-            "--ignore-formatted",
             "-t",
             cluster_id,
             "-c",
