@@ -37,6 +37,8 @@ WORKERS ?= 3
 # Small matrices and as many workers as cores: threads of BLAS would only wait for one another.
 test test-forecast: export OPENBLAS_NUM_THREADS = 1
 test test-forecast: export OMP_NUM_THREADS = 1
+# Hundreds of short-lived processes, and every worker, would compile all sources anew.
+test test-forecast: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: test
 test: $(VENV)/.installed-dev ## Run all tests.

@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 def eventually(
-    condition: Callable[[], Value], *, within_s: float = 20.0, every_s: float = 0.02, what: str = ""
+    condition: Callable[[], Value], *, within_s: float = 60.0, every_s: float = 0.02, what: str = ""
 ) -> Value:
     """The first true value of `condition`, asked again and again until the deadline.
 
@@ -46,7 +46,7 @@ async def eventually_async(
 
 
 async def eventually_async(
-    condition: Callable[[], object], *, within_s: float = 20.0, every_s: float = 0.02, what: str = ""
+    condition: Callable[[], object], *, within_s: float = 60.0, every_s: float = 0.02, what: str = ""
 ) -> object:
     """As `eventually`, leaving the event loop free; `condition` may be a coroutine function."""
     deadline_s = time.monotonic() + within_s

@@ -14,9 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy  # its parts are loaded when first used: most processes never solve, and start the sooner
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csr_array
 
 from estimator.fleet.configurations import Choice
 from estimator.fleet.wish import ShareRules
@@ -89,8 +88,10 @@ class _Problem:
         return cls(
             np.array([choice.value for choice in flat]),
             np.cumsum([0, *sizes]),
-            csr_array((np.ones(len(flat)), (owners, np.arange(len(flat)))), shape=(len(jobs), len(flat))),
-            csr_array(
+            scipy.sparse.csr_array(
+                (np.ones(len(flat)), (owners, np.arange(len(flat)))), shape=(len(jobs), len(flat))
+            ),
+            scipy.sparse.csr_array(
                 (gpus, ([row for row, _ in used], [at for _, at in used])), shape=(len(there), len(flat))
             ),
             np.array(list(there.values()), dtype=float),
@@ -98,7 +99,7 @@ class _Problem:
 
     def relaxed(self, rules: ShareRules) -> _Relaxed:
         """Jobs split over several choices where that is worth more."""
-        result = linprog(
+        result = scipy.optimize.linprog(
             -self.values,
             A_ub=self.used,
             b_ub=self.there,
@@ -141,13 +142,13 @@ class _Problem:
         return self._solution(np.asarray(result.x), relaxed, in_time=result.status != LIMIT_REACHED)
 
     def _in_whole_numbers(self, columns: Indices, jobs: Indices, room: Array, rules: ShareRules) -> Any:
-        return milp(
+        return scipy.optimize.milp(
             -self.values[columns],
             integrality=np.ones(len(columns)),
-            bounds=Bounds(0, 1),
+            bounds=scipy.optimize.Bounds(0, 1),
             constraints=[
-                LinearConstraint(self.one_each[jobs][:, columns], 1, 1),
-                LinearConstraint(self.used[:, columns], -np.inf, room),
+                scipy.optimize.LinearConstraint(self.one_each[jobs][:, columns], 1, 1),
+                scipy.optimize.LinearConstraint(self.used[:, columns], -np.inf, room),
             ],
             options={"time_limit": rules.time_limit_s, "mip_rel_gap": rules.gap / 2},
         )

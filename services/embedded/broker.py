@@ -11,6 +11,7 @@ from pathlib import Path
 
 from services.embedded.errors import NotRunning
 from services.embedded.guarded import GuardedProcess
+from services.embedded.jars import class_archive
 from services.embedded.ports import LOOPBACK
 
 # One compiler tier and the serial collector: serving after some 4 s, with 360 MB.
@@ -19,12 +20,23 @@ _JAVA_OPTIONS = (
     "-Xmx384m",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
+    "-Xlog:cds*=off",  # a line for every class that cannot be kept
     "-XX:-UsePerfData",  # it would leave files in the system's temporary directory
     "-Dorg.apache.logging.log4j.level=WARN",
 )
 
+# Formatting writes meta.properties last: a broker that has it starts again without. The first on a machine
+# leaves the classes that it loaded (20 MB) to all others, which take some 40 % less CPU time to start.
 # `exec` keeps the process id, and with it the guardian's hold on the process.
-_FORMAT_THEN_RUN = '"$1" "@$2/format.args" && exec "$1" "@$2/run.args"'
+_FORMAT_THEN_RUN = """
+if [ ! -e "$2/data/meta.properties" ]; then
+  "$1" "@$2/format.args" || exit
+  if [ -e "$2/classes.jsa" ]; then
+    { cp "$2/classes.jsa" "$3.$$" && mv -f "$3.$$" "$3"; } || rm -f "$3.$$"
+  fi
+fi
+exec "$1" "@$2/run.args"
+"""
 
 
 @dataclass(slots=True)
@@ -66,20 +78,13 @@ class Broker:
         properties.write_text(
             "".join(f"{name}={value}\n" for name, value in chosen.items()), encoding="utf-8"
         )
+        archive = class_archive(java)
         options = [*_JAVA_OPTIONS, f"-Djava.io.tmpdir={home}", "-cp", f"{jars}/*"]
-        form = [
-            "kafka.tools.StorageTool",
-            "format",
-            "--ignore-formatted",
-            "-t",
-            cluster_id,
-            "-c",
-            str(properties),
-        ]
-        _write_arguments(home / "format.args", [*options, *form])
-        _write_arguments(home / "run.args", [*options, "kafka.Kafka", str(properties)])
+        form = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+        _write_arguments(home / "format.args", [_kept_or_keeping(archive, home), *options, *form])
+        _write_arguments(home / "run.args", [_kept(archive), *options, "kafka.Kafka", str(properties)])
         self._process = GuardedProcess(
-            ["/bin/sh", "-c", _FORMAT_THEN_RUN, "broker", str(java), str(home)],
+            ["/bin/sh", "-c", _FORMAT_THEN_RUN, "broker", str(java), str(home), str(archive)],
             log=home / "server.log",
             remove=[self.directory],
             grace_s=0.0,  # nothing to flush: the data go with the broker
@@ -134,6 +139,14 @@ def new_cluster_id() -> str:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not made.startswith("-"):
             return made
+
+
+def _kept(archive: Path) -> str:
+    return f"-XX:SharedArchiveFile={archive}"
+
+
+def _kept_or_keeping(archive: Path, home: Path) -> str:
+    return _kept(archive) if archive.is_file() else f"-XX:ArchiveClassesAtExit={home}/classes.jsa"
 
 
 def _write_arguments(path: Path, arguments: list[str]) -> None:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -43,6 +44,15 @@ def jars_directory() -> Path:
     """Where the jars of this version are kept: under `$XDG_CACHE_HOME`, else `~/.cache`."""
     cache_home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache_home) / "penstock" / f"kafka-{KAFKA_VERSION}"
+
+
+def class_archive(java: Path) -> Path:
+    """Where Kafka's classes are kept as this Java has them in memory: brokers need not load them anew.
+
+    Java takes no notice of a file that is not there, or that another Java made.
+    """
+    made_by = zlib.crc32(_told_version(java).encode())
+    return jars_directory().with_name(f"kafka-{KAFKA_VERSION}-{made_by:08x}.jsa")
 
 
 def missing() -> str | None:
@@ -137,15 +147,20 @@ def _exclusive(lock: Path) -> Iterator[None]:
         yield
 
 
-@cache
 def _java_version(java: Path) -> int:
     """The major version; 0 when it cannot be told.
 
     `1.8.0_292` is 8, `17.0.15` is 17, `21-ea` is 21.
     """
+    found = re.search(r'version "(?:1\.)?(\d+)', _told_version(java))
+    return int(found[1]) if found else 0
+
+
+@cache
+def _told_version(java: Path) -> str:
+    """All that it says of its version; nothing when it cannot be run."""
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
-    return int(found[1]) if found else 0
+        return ""
+    return told.stderr + told.stdout

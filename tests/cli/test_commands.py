@@ -18,6 +18,7 @@ def test_a_command_explains_itself(command: str) -> None:
     asked = CliRunner().invoke(app, [command, "--help"])
 
     assert asked.exit_code == 0, asked.output
+    assert "Usage:" in asked.output
 
 
 def test_every_command_that_the_documentation_names_is_there() -> None:

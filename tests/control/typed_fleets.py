@@ -60,7 +60,9 @@ class Fleet:
             store=self.store,
             share=self.share,
         )
-        policy = replace(a_policy(), standing=standing, lone_rates=self.rates)
+        policy = a_policy()
+        most = min(standing.workers_max, policy.limits.workers_max)  # as settings have it
+        policy = replace(policy, standing=replace(standing, workers_max=most), lone_rates=self.rates)
         return JobLoop(standing.name, policy, ports, tell=lambda _: None)
 
     async def ticks(self, count: int) -> list[Tick]:

@@ -49,6 +49,8 @@ def test_two_brokers_serve_while_the_third_is_dead_and_it_comes_back(three_broke
     three_brokers.start_broker(2)
     assert live_brokers(three_brokers) == {1, 2, 3}
     produce(three_brokers, "spread", 30)
+    log = (three_brokers.directory / "broker-2" / "server.log").read_text(encoding="utf-8")
+    assert log.count("Formatting") == 1, "what is formatted is not formatted again"
 
 
 @needs.apache

@@ -139,9 +139,9 @@ def test_binary_samples_are_read_far_quicker_than_json() -> None:
     def took_s(values: list[bytes]) -> float:
         best_s = float("inf")
         for _ in range(3):
-            began_s = time.perf_counter()
+            began_s = time.process_time()
             decode(values, SHAPE)
-            best_s = min(best_s, time.perf_counter() - began_s)
+            best_s = min(best_s, time.process_time() - began_s)
         return best_s
 
     assert took_s(binary) * 5 < took_s(texts)

@@ -66,7 +66,8 @@ def test_figures_arrivals_decisions_and_a_page(command: typer.Typer, trace: Path
 
     result = run(
         command, trace, "--policy", "hpa:target=0.7", "--policy", "reactive", "--plant", plant, "--jobs", 1,
-        "--json", out["json"], "--html", out["html"], "--arrivals", arrivals, "--decisions", decisions,
+        "--days", 0.3, "--json", out["json"], "--html", out["html"], "--arrivals", arrivals,
+        "--decisions", decisions,
     )  # fmt: skip
 
     assert result.exit_code == 0, result.output
@@ -198,7 +199,7 @@ def test_each_row_says_whose_forecasts_it_used(command: typer.Typer, trace: Path
 
     result = run(
         command, trace, "--policy", "kale", "--policy", "kale@served:hold_s=0", "--policy", "static-mean",
-        "--plant", plant, "--jobs", 1, "--no-oracle", "--json", out,
+        "--plant", plant, "--days", 0.1, "--jobs", 1, "--no-oracle", "--json", out,
     )  # fmt: skip
 
     assert result.exit_code == 0, result.output

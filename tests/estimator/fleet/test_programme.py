@@ -126,7 +126,7 @@ def test_a_solution_that_breaks_a_limit_is_not_taken(
         x, status, message, fun = np.array([0.0, 1.0, 0.0, 1.0]), 0, "", -2.0
 
     choices = (Choice(Configuration("", 0), 0, 0.0), Choice(Configuration("a100", 4), 4, 1.0))
-    monkeypatch.setattr("estimator.fleet.programme.milp", lambda *_, **__: Bad())
+    monkeypatch.setattr("scipy.optimize.milp", lambda *_, **__: Bad())
 
     with pytest.raises(Unsolved, match="gave 8 GPUs of a100, and there are 4"):
         solved([choices, choices], {"a100": 4}, EXACT_RULES)
