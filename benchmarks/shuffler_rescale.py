@@ -212,7 +212,7 @@ def _settings(bootstrap: str, redis_url: str, mode: str, topic: str) -> Settings
         "worker": {"batch": BATCH},
         "slo": {"fresh_within_s": LATE_S},
         "shuffle": MODES[mode],
-        "pool": {"drain_s": 15.0},
+        "pool": {"drain_s": 17.0},
     }
     return Settings.model_validate(
         {

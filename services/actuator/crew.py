@@ -93,9 +93,6 @@ class Crew:
         self._members = {facts.id: self._member(facts, now) for facts in self._platform.found()}
         for worker, member in self._members.items():
             self._log.info("worker_adopted", worker=worker, where=member.facts.where)
-            if member.phase is WorkerPhase.DRAINING and member.facts.told_at_s is None:
-                # The last controller may have died between the note and the signal.
-                self._ask_to_leave(member, now)
 
     def join(self, now: Moment) -> None:
         """Take in what another controller has started or asked to leave since the last pass."""
@@ -162,7 +159,8 @@ class Crew:
         def steady_of(wall_s: float | None, at_most_s: float) -> float | None:
             return None if wall_s is None else now.steady_of(wall_s, at_most_s=at_most_s)
 
-        draining_s = steady_of(facts.draining_at_s, self._drain_s)
+        told_at_s = facts.draining_at_s if facts.told_at_s is None else facts.told_at_s
+        draining_s = steady_of(told_at_s, self._drain_s)
         return Member(
             facts,
             asked_s=now.steady_of(facts.asked_at_s, at_most_s=_LONGEST_START_S),
@@ -221,9 +219,11 @@ class Crew:
             self._log.info("worker_draining", worker=worker, drain_s=self._drain_s)
 
     def _ask_to_leave(self, member: Member, now: Moment) -> None:
-        """Once, as far as can be: a worker asked twice may take it for haste."""
+        """Once, as far as can be: a worker asked twice may take it for haste. Its time counts from here:
+        who was not told yet keeps its leases alive."""
         self._platform.ask_to_leave(member.facts.id)
         member.facts = replace(member.facts, told_at_s=now.wall_s)
+        member.drain_until_s = now.steady_s + self._drain_s
         self._platform.note(member.facts)
 
     def _see_off(self, now: Moment) -> None:
@@ -231,7 +231,10 @@ class Crew:
         for worker, member in self._members.items():
             if member.drain_until_s is None:
                 continue
-            if now.steady_s >= member.drain_until_s:
+            if member.facts.told_at_s is None:
+                # The last controller died between the note and the signal, or the platform did not take it.
+                self._ask_to_leave(member, now)
+            elif now.steady_s >= member.drain_until_s:
                 self._platform.kill(worker)
             elif member.ready_since_s is None:
                 # A container's first process is deaf until it has a handler; and haste does no harm.

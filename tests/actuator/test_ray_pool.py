@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 
+import psutil
 import pytest
 
 from services.control.errors import Fenced
@@ -41,6 +42,17 @@ async def test_workers_beyond_the_gpus_wait_and_the_autoscaler_is_asked_for_all(
 
     await rig.pool.resize(ask(most))
     await rig.until(settled(most), "the one that waited is called off, and nobody else")
+
+
+async def test_a_worker_is_told_how_long_it_has_to_leave(rig: RayRig) -> None:
+    import ray
+
+    await rig.pool.resize(ask(1))
+    state = await rig.until(settled(1), "one worker")
+
+    actor = ray.get_actor(f"penstock-{rig.job}-{state.workers[0].id}", namespace="penstock")
+    worker = psutil.Process(ray.get(actor.sight.remote(), timeout=30).pid)
+    assert worker.environ()["PENSTOCK_DRAIN_S"] == "600"
 
 
 async def test_a_successor_goes_on_with_the_workers_that_are_there(rig: RayRig) -> None:
