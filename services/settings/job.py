@@ -252,7 +252,8 @@ class JobSettings(SettingsGroup):
         if self.shuffle.mode is Shuffle.LEASES and drain_s < least_s:
             raise ValueError(
                 f"pool.drain_s ({drain_s:g}) is below shuffle.lease_ttl_s and {HEARD_WITHIN_S:g} s "
-                f"({least_s:g}): a worker would be ended while it holds leases; raise the one or lower the other"
+                f"({least_s:g}): a worker would be ended while it holds leases; raise the one or lower "
+                "the other"
             )
         return self
 
