@@ -41,7 +41,8 @@ class Member:
 
     def shown(self) -> Worker:
         """As the port shows it."""
-        return Worker(self.facts.id, self.phase, self.facts.started_at_s, node=self.facts.node)
+        facts = self.facts
+        return Worker(facts.id, self.phase, facts.started_at_s, gpu_type=facts.gpu_type, node=facts.node)
 
     def complaint(self, now_s: float) -> tuple[int, str] | None:
         """What is wrong with it, after the number of strikes in its place."""
@@ -113,7 +114,7 @@ class Crew:
             if sight.ended is not None:
                 self._settle(member, sight.ended, now)
             elif sight.ready and member.ready_since_s is None:
-                self._welcome(member, now)
+                self._welcome(member, sight.node, now)
         self._drain(intent, now)
         self._see_off(now)
         intent = self._fill(intent, now)
@@ -197,9 +198,9 @@ class Crew:
             lost_started_at_s=facts.started_at_s,
         )
 
-    def _welcome(self, member: Member, now: Moment) -> None:
+    def _welcome(self, member: Member, node: str, now: Moment) -> None:
         """A worker has become ready. One that drains already is too late to be told of."""
-        facts = replace(member.facts, ready_at_s=now.wall_s)
+        facts = replace(member.facts, ready_at_s=now.wall_s, node=node or member.facts.node)
         self._platform.note(facts)
         member.facts, member.ready_since_s = facts, now.steady_s
         if member.phase is WorkerPhase.READY:
