@@ -10,6 +10,8 @@ from types import FrameType
 from typing import Any, Final, Self
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_OVER: Final = b"\0"
+"""No signal has this number."""
 
 
 class Departure:
@@ -31,15 +33,17 @@ class Departure:
         self._written_before = signal.set_wakeup_fd(self._writing)
         for number in _SIGNALS:
             self._before[number] = signal.signal(number, _leave_it_to_the_listener)
+        os.register_at_fork(
+            before=self._hold_signals, after_in_parent=self._let_signals, after_in_child=self._part
+        )
         self._listener.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(self._written_before)
-        os.close(self._writing)  # the listener reads what is left, and ends
+        self._stop_hearing()
+        os.write(self._writing, _OVER)  # behind what is yet to be heard
         self._listener.join()
+        os.close(self._writing)
         os.close(self._reading)
 
     def begins_with(self, first: Callable[[], None]) -> None:
@@ -48,8 +52,30 @@ class Departure:
         if self.asked.is_set():
             first()
 
+    def _stop_hearing(self) -> None:
+        """All as it was before the context."""
+        while self._before:
+            number, handler = self._before.popitem()
+            signal.signal(number, handler)
+            signal.set_wakeup_fd(self._written_before)
+
+    def _hold_signals(self) -> None:
+        """Before a fork: until the new process has parted with us, it hears nothing in our name."""
+        if self._before:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+    def _let_signals(self) -> None:
+        if self._before:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+    def _part(self) -> None:
+        """In the new process, such as a data loader's: what it is told is not told to us."""
+        if self._before:
+            self._stop_hearing()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
     def _listen(self) -> None:
-        while heard := os.read(self._reading, 1):
+        while (heard := os.read(self._reading, 1)) != _OVER:
             if heard[0] in _SIGNALS:
                 self._hear(heard[0])
 
