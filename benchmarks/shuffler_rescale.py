@@ -219,7 +219,7 @@ def _settings(bootstrap: str, redis_url: str, mode: str, topic: str, fresh_withi
         "worker": {"batch": BATCH},
         "slo": {"fresh_within_s": fresh_within_s},
         "shuffle": MODES[mode],
-        "pool": {"drain_s": 15.0},
+        "pool": {"drain_s": 17.0},
     }
     return Settings.model_validate(
         {

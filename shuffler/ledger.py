@@ -59,6 +59,8 @@ class Ledger:
         self._partitions: dict[int, PartitionBook] = {}
         self._leases: dict[int, Lease] = {}
         self._alive_until_s: dict[str, float] = {}
+        self._leaves_by_s: dict[str, float] = {}
+        self._heard_s: float | None = None
         self._reads: dict[str, int] = {}
         self._settled: dict[str, int] = {}
         self._tokens = 0
@@ -114,6 +116,8 @@ class Ledger:
                 self._partitions[lease.partition].take_back(lease.start, lease.end, lease.lapses)
         self._leases.clear()
         self._alive_until_s.clear()
+        self._leaves_by_s.clear()
+        self._heard_s = None
         self._reads.clear()
         self._settled.clear()
         self._committed = False
@@ -177,8 +181,16 @@ class Ledger:
 
     def renew(self, worker: str, *, now_s: float) -> None:
         """`worker` is alive: what it still holds lasts for another time-to-live."""
-        self._forgive_deafness(now_s)
-        self._alive_until_s[worker] = now_s + self._terms.ttl_s
+        self._hear(worker, now_s)
+        self._leaves_by_s.pop(worker, None)
+
+    def leave(self, worker: str, *, within_s: float, now_s: float) -> None:
+        """`worker` is alive, and has left `within_s` from now at the latest: nothing that it still holds
+        lasts beyond that, whatever is heard of it. Said again, the earliest word counts."""
+        by_s = min(self._leaves_by_s.get(worker, float("inf")), now_s + within_s)
+        self._leaves_by_s[worker] = by_s
+        self._reads.pop(worker, None)
+        self._hear(worker, now_s)
 
     def complete(self, lease: Lease, *, trained: int, late: int, lost: int = 0) -> None:
         """The whole range is trained, or lost to Kafka. Raises LeaseLost and changes nothing.
@@ -213,6 +225,7 @@ class Ledger:
                 self._partitions[lease.partition].take_back(lease.start, lease.end, lease.lapses + 1)
         for worker in silent:
             del self._alive_until_s[worker]
+            self._leaves_by_s.pop(worker, None)
             self._reads.pop(worker, None)
             self._settled.pop(worker, None)
         return lapsed
@@ -253,12 +266,22 @@ class Ledger:
             committed=self._committed,
         )
 
+    def _hear(self, worker: str, now_s: float) -> None:
+        self._forgive_deafness(now_s)
+        self._heard_s = now_s
+        self._alive_until_s[worker] = self._lasts_until_s(worker, now_s)
+
+    def _lasts_until_s(self, worker: str, now_s: float) -> float:
+        return min(now_s + self._terms.ttl_s, self._leaves_by_s.get(worker, float("inf")))
+
     def _forgive_deafness(self, now_s: float) -> None:
         """Nobody at all was heard for half a time-to-live: it was the ledger that could not be
-        reached. Everybody gets another time-to-live to come back."""
-        heard_until_s = max(self._alive_until_s.values(), default=now_s)
-        if heard_until_s - now_s < self._terms.ttl_s / 2:
-            self._alive_until_s = dict.fromkeys(self._alive_until_s, now_s + self._terms.ttl_s)
+        reached. Everybody gets another time-to-live to come back; who leaves, no more than it has."""
+        if self._heard_s is None or now_s - self._heard_s <= self._terms.ttl_s / 2:
+            return
+        self._heard_s = now_s
+        for worker in self._alive_until_s:
+            self._alive_until_s[worker] = self._lasts_until_s(worker, now_s)
 
     def _known(self, partition: int) -> PartitionBook:
         if partition not in self._partitions:

@@ -41,7 +41,8 @@ class Member:
 
     def shown(self) -> Worker:
         """As the port shows it."""
-        return Worker(self.facts.id, self.phase, self.facts.started_at_s, node=self.facts.node)
+        facts = self.facts
+        return Worker(facts.id, self.phase, facts.started_at_s, gpu_type=facts.gpu_type, node=facts.node)
 
     def complaint(self, now_s: float) -> tuple[int, str] | None:
         """What is wrong with it, after the number of strikes in its place."""
@@ -93,9 +94,6 @@ class Crew:
         self._members = {facts.id: self._member(facts, now) for facts in self._platform.found()}
         for worker, member in self._members.items():
             self._log.info("worker_adopted", worker=worker, where=member.facts.where)
-            if member.phase is WorkerPhase.DRAINING and member.facts.told_at_s is None:
-                # The last controller may have died between the note and the signal.
-                self._ask_to_leave(member, now)
 
     def join(self, now: Moment) -> None:
         """Take in what another controller has started or asked to leave since the last pass."""
@@ -116,7 +114,7 @@ class Crew:
             if sight.ended is not None:
                 self._settle(member, sight.ended, now)
             elif sight.ready and member.ready_since_s is None:
-                self._welcome(member, now)
+                self._welcome(member, sight.node, now)
         self._drain(intent, now)
         self._see_off(now)
         intent = self._fill(intent, now)
@@ -162,7 +160,8 @@ class Crew:
         def steady_of(wall_s: float | None, at_most_s: float) -> float | None:
             return None if wall_s is None else now.steady_of(wall_s, at_most_s=at_most_s)
 
-        draining_s = steady_of(facts.draining_at_s, self._drain_s)
+        told_at_s = facts.draining_at_s if facts.told_at_s is None else facts.told_at_s
+        draining_s = steady_of(told_at_s, self._drain_s)
         return Member(
             facts,
             asked_s=now.steady_of(facts.asked_at_s, at_most_s=_LONGEST_START_S),
@@ -199,9 +198,9 @@ class Crew:
             lost_started_at_s=facts.started_at_s,
         )
 
-    def _welcome(self, member: Member, now: Moment) -> None:
+    def _welcome(self, member: Member, node: str, now: Moment) -> None:
         """A worker has become ready. One that drains already is too late to be told of."""
-        facts = replace(member.facts, ready_at_s=now.wall_s)
+        facts = replace(member.facts, ready_at_s=now.wall_s, node=node or member.facts.node)
         self._platform.note(facts)
         member.facts, member.ready_since_s = facts, now.steady_s
         if member.phase is WorkerPhase.READY:
@@ -221,9 +220,11 @@ class Crew:
             self._log.info("worker_draining", worker=worker, drain_s=self._drain_s)
 
     def _ask_to_leave(self, member: Member, now: Moment) -> None:
-        """Once, as far as can be: a worker asked twice may take it for haste."""
+        """Once, as far as can be: a worker asked twice may take it for haste. Its time counts from here:
+        who was not told yet keeps its leases alive."""
         self._platform.ask_to_leave(member.facts.id)
         member.facts = replace(member.facts, told_at_s=now.wall_s)
+        member.drain_until_s = now.steady_s + self._drain_s
         self._platform.note(member.facts)
 
     def _see_off(self, now: Moment) -> None:
@@ -231,7 +232,10 @@ class Crew:
         for worker, member in self._members.items():
             if member.drain_until_s is None:
                 continue
-            if now.steady_s >= member.drain_until_s:
+            if member.facts.told_at_s is None:
+                # The last controller died between the note and the signal, or the platform did not take it.
+                self._ask_to_leave(member, now)
+            elif now.steady_s >= member.drain_until_s:
                 self._platform.kill(worker)
             elif member.ready_since_s is None:
                 # A container's first process is deaf until it has a handler; and haste does no harm.

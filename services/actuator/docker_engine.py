@@ -80,6 +80,11 @@ class DockerEngine:
             return True
         return False
 
+    def machine(self) -> str:
+        """The name of the machine that it runs on."""
+        with _translated():
+            return str(self._api.info().get("Name", ""))
+
     def containers(self, labels: Mapping[str, str]) -> tuple[Container, ...]:
         """All with these labels, stopped ones included."""
         with _translated():

@@ -48,6 +48,7 @@ class DockerPlatform:
         self._latest = NumberedCharge(0, Charge())
         self._labels = {JOB: job, KIND: "worker"}
         self._seen: dict[str, _Seen] = {}
+        self._node = ""
         self._made_since_s: dict[str, float] = {}
         self._log = log.bind(job=job)
 
@@ -55,7 +56,8 @@ class DockerPlatform:
         """Look at the engine. The charge comes first: whoever starts a worker after this look has
         used up its id in a later one, so that our own reservation fails."""
         self._latest = self._intents.latest()
-        seen = [_Seen(one, _facts(one)) for one in self._engine.containers(self._labels)]
+        self._node = self._node or self._engine.machine()
+        seen = [_Seen(one, _facts(one, self._node)) for one in self._engine.containers(self._labels)]
         seen.sort(key=lambda one: (one.facts.started_at_s, one.facts.id))
         self._seen = {one.facts.id: one for one in seen}
         return self._latest.charge
@@ -93,7 +95,7 @@ class DockerPlatform:
             raise NotStarted(f"worker {worker.id} could not be started: {error}") from error
         except EngineRefused as error:
             raise NotStarted(f"worker {worker.id} was refused by the engine: {error}") from error
-        self._seen[worker.id] = _Seen(container, _facts(container))
+        self._seen[worker.id] = _Seen(container, _facts(container, self._node))
         self._log.info(
             "worker_started", worker=worker.id, container=container.id[:12], strikes=worker.strikes
         )
@@ -201,7 +203,7 @@ def _told(name: str) -> dict[str, float]:
     return {what: float(at_s) for what, at_s in _TOLD.findall(name)}
 
 
-def _facts(container: Container) -> WorkerFacts:
+def _facts(container: Container, node: str) -> WorkerFacts:
     labels = container.labels
     told = _told(container.name)
     return WorkerFacts(
@@ -213,6 +215,7 @@ def _facts(container: Container) -> WorkerFacts:
         told_at_s=told.get("told"),
         strikes=int(labels[STRIKES]),
         where=f"container {container.id[:12]}",
+        node=node,
     )
 
 

@@ -43,7 +43,7 @@ class DockerPool(ChargedPool):
         tending: Tending = TENDING,
     ) -> None:
         super().__init__(job, tending)
-        self._spec = replace(spec, leaves_within_s=tending.drain_s)
+        self._spec = replace(spec, env={**spec.env, **tending.told}, leaves_within_s=tending.drain_s)
         self._connect = connect
         self._intents_dir = intents_dir
 

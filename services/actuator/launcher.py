@@ -14,7 +14,7 @@ from services.actuator.platform import NotStarted, WorkerFacts
 from services.actuator.run_files import RunFiles, WorkerRecord
 from services.actuator.worker_logs import WorkerLogs
 
-_OWN_VARIABLES = ("PENSTOCK_READY_FILE", "PENSTOCK_OWNER_FD")
+_OWN_VARIABLES = ("PENSTOCK_READY_FILE", "PENSTOCK_OWNER_FD", "PENSTOCK_DRAIN_S")
 
 
 def penstock_worker(config: Path | None = None) -> tuple[str, ...]:

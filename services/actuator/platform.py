@@ -51,6 +51,8 @@ class WorkerFacts:
     where: str = ""
     """How an operator finds it: `pid 4711`."""
     node: str = ""
+    gpu_type: str = ""
+    """As the platform names it, where it was asked for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Sight:
 
     ended: Exit | None = None
     ready: bool = False
+    node: str = ""
+    """Where it runs, when that was not known before it did."""
 
 
 class NotStarted(Exception):

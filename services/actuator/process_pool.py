@@ -61,7 +61,7 @@ class ProcessPool(TendedPool["_Running"]):
         tending: Tending = TENDING,
     ) -> None:
         super().__init__(job, tending)
-        self._command = WorkerCommand(job, tuple(command), dict(env or {}))
+        self._command = WorkerCommand(job, tuple(command), {**(env or {}), **tending.told})
         self._files = RunFiles(run_dir.resolve() / job)
         self._owned = owned
         self._log = log.bind(job=job)

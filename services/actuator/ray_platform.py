@@ -148,7 +148,7 @@ class RayPlatform:
     def start(self, worker: WorkerFacts) -> WorkerFacts:
         """Put it on record, then ask for its actor; it waits there until the cluster has room."""
         name = self._name(worker.id)
-        facts = replace(worker, where=f"actor {name}")
+        facts = replace(worker, where=f"actor {name}", gpu_type=self._spec.gpu_type)
         self.note(facts)
         spec = self._spec
         command = WorkerCommand(self._job, spec.command, spec.env).line(worker.id)
@@ -236,7 +236,8 @@ class RayPlatform:
         sight = self._sights[worker]
         if sight is None:
             return Sight(Exit(None))
-        return Sight(None if sight.code is None else Exit(sight.code), ready=sight.ready)
+        ended = None if sight.code is None else Exit(sight.code)
+        return Sight(ended, ready=sight.ready, node=sight.node)
 
     def _want(self, workers: int) -> None:
         if workers != self._demanded:

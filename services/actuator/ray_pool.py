@@ -29,7 +29,7 @@ class RayPool(ChargedPool):
         self, job: str, spec: ActorSpec, *, address: str = "auto", tending: Tending = TENDING
     ) -> None:
         super().__init__(job, tending)
-        self._spec = spec
+        self._spec = replace(spec, env={**spec.env, **tending.told})
         self._address = address
 
     def capabilities(self) -> PoolCapabilities:

@@ -27,6 +27,11 @@ class Tending:
     names: str = "w"
     """What the names of workers begin with: no two pools of one job may use the same."""
 
+    @property
+    def told(self) -> dict[str, str]:
+        """What every worker is told of this: its own settings may say something else."""
+        return {"PENSTOCK_DRAIN_S": f"{self.drain_s:g}"}
+
 
 @dataclass(slots=True, kw_only=True)
 class Tended:

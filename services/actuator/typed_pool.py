@@ -35,6 +35,10 @@ class TypedPool:
             failures=sum(state.failures for state in states.values()),
             trouble="; ".join(f"{kind}: {state.trouble}" for kind, state in states.items() if state.trouble),
             by_type={kind: state.requested for kind, state in states.items()},
+            least_by_type={kind: state.least for kind, state in states.items() if state.least},
+            most_by_type={
+                kind: most for kind, state in states.items() if (most := self._most(kind, state)) is not None
+            },
             replacing=any(state.replacing for state in states.values()),
         )
 
@@ -55,15 +59,18 @@ class TypedPool:
                     await pool.resize(replace(request, workers=0))
 
     def capabilities(self) -> PoolCapabilities:
-        """What all of them can do."""
+        """What all of them can do. The most that each can have is told with its state: a job is on one."""
         able = [pool.capabilities() for pool in self._pools.values()]
-        limits = [one.workers_max for one in able if one.workers_max is not None]
         victims = {one.victims for one in able}
         return PoolCapabilities(
             hot_join=all(one.hot_join for one in able),
             scale_to_zero=all(one.scale_to_zero for one in able),
             victims=victims.pop() if len(victims) == 1 else Victims.NONE,
-            workers_max=min(limits, default=None),
             standbys=all(one.standbys for one in able),
             fractional_gpus=all(one.fractional_gpus for one in able),
         )
+
+    def _most(self, kind: str, state: PoolState) -> int | None:
+        """What others let this one grow to, or its kind."""
+        bounds = (state.most, self._pools[kind].capabilities().workers_max)
+        return min((bound for bound in bounds if bound is not None), default=None)

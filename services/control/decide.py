@@ -357,7 +357,7 @@ def _notes(seen: Observation, state: ControlState, policy: Policy, lead_time_s: 
         notes.append(Reason.SLO_BELOW_LEAD_TIME)
     if policy.mode is Mode.RECOMMEND:
         notes.append(Reason.RECOMMEND_ONLY)
-    if seen.pool.elsewhere(seen.gpu_type):
+    if seen.pool.can_leave(seen.gpu_type):
         notes.append(Reason.FLEET_MOVE)
     return tuple(notes)
 

@@ -82,7 +82,7 @@ def wish_of(word: Word) -> Wish:
         curves,
         demand,
         current=Configuration(kind, decision.requested) if decision.requested else NOTHING,
-        pinned=decision.reason is Reason.PAUSED or bool(word.leaving) or _resizing(word),
+        pinned=decision.reason is Reason.PAUSED or word.seen.pool.can_leave(kind) or _resizing(word),
         restart=1.0 - min(decision.state.pool.pause_s / SPAN_S, 0.9),
         preferred=kind,
     )
@@ -103,7 +103,8 @@ def _elsewhere(word: Word, gpu_type: str, demand: float) -> tuple[int, tuple[flo
     """How many it would take on another type, and what they would train, the move included."""
     standing, pool = word.standing, word.decision.state.pool
     promised = standing.guaranteed if gpu_type == word.home else 0
-    curve = curve_of(word, gpu_type, max(standing.workers_max, promised))
+    most = min(standing.workers_max, word.seen.pool.most_by_type.get(gpu_type, standing.workers_max))
+    curve = curve_of(word, gpu_type, max(most, promised))
     workers = fewest(curve, demand)
     if word.decision.requested:
         curve = with_move(curve, demand, kept=kept_by_move(pool.lead_time_s), guaranteed=promised)

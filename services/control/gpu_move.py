@@ -42,7 +42,7 @@ def named(sizing: Sizing, seen: Observation, state: ControlState) -> Sizing:
 
 def may_leave(seen: Observation, planned: int) -> bool:
     """Whether workers on other types may go: as many as were asked for are ready in their place."""
-    if not seen.pool.elsewhere(seen.gpu_type):
+    if not seen.pool.can_leave(seen.gpu_type):
         return False
     ready = sum(worker.phase in _LOADED and worker.gpu_type == seen.gpu_type for worker in seen.pool.workers)
     return ready >= min(planned, seen.pool.requested) and (ready > 0 or planned == 0)

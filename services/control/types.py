@@ -100,20 +100,37 @@ class PoolState:
     """What others let it shrink to: a disruption budget, or bounds of the platform's own."""
     most: int | None = None
     """What others let it grow to, likewise; None is no such limit."""
+    least_by_type: Mapping[str, int] = field(default_factory=dict)
+    """The same of each GPU type's pool, where there are several; none is named that can be emptied."""
+    most_by_type: Mapping[str, int] = field(default_factory=dict)
+    """Likewise; those without a limit are not named."""
     replacing: bool = False
     """The platform replaces workers on its own account, by a new version: whom it takes is its choice."""
 
     def towards(self, gpu_type: str) -> PoolState:
         """The same to a job that is on this type, or moves there: what it asked for elsewhere is leaving.
 
-        >>> PoolState(5, by_type={"a100": 2, "t4": 3}).towards("t4").requested
-        3
+        >>> pool = PoolState(5, by_type={"a100": 2, "t4": 3}, most_by_type={"t4": 4}).towards("t4")
+        >>> pool.requested, pool.least, pool.most
+        (3, 0, 4)
         """
-        return replace(self, requested=self.by_type[gpu_type]) if gpu_type in self.by_type else self
+        if gpu_type not in self.by_type:
+            return self
+        return replace(
+            self,
+            requested=self.by_type[gpu_type],
+            least=self.least_by_type.get(gpu_type, 0),
+            most=self.most_by_type.get(gpu_type),
+        )
 
     def elsewhere(self, gpu_type: str) -> dict[str, int]:
         """What was asked for of the other types, and has not been given back."""
         return {kind: count for kind, count in self.by_type.items() if kind != gpu_type and count > 0}
+
+    def can_leave(self, gpu_type: str) -> bool:
+        """Whether any of that can be given back: others may keep some, and asking again is in vain."""
+        others = self.elsewhere(gpu_type).items()
+        return any(count > self.least_by_type.get(kind, 0) for kind, count in others)
 
     def count(self, phase: WorkerPhase) -> int:
         """How many workers are in `phase`."""

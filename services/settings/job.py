@@ -17,7 +17,7 @@ from estimator.throughput import ThroughputWindow
 from services.control.types import Mode, Policy, Shuffle
 from services.settings.fleet import JobFleetSettings
 from services.settings.group import SettingsGroup
-from services.settings.pool import PoolSettings
+from services.settings.pool import HEARD_WITHIN_S, PoolSettings
 from services.settings.safety import SafetySettings
 from services.settings.trainer import ParameterSettings, WorkerSettings
 
@@ -248,11 +248,12 @@ class JobSettings(SettingsGroup):
     @model_validator(mode="after")
     def _leases_lapse_before_a_worker_is_ended(self) -> Self:
         """Whoever answers gives its leases back before `drain_s`; whoever does not has lost them by then."""
-        drain_s, ttl_s = self.pool.drain_s, self.shuffle.lease_ttl_s
-        if self.shuffle.mode is Shuffle.LEASES and drain_s < ttl_s:
+        drain_s, least_s = self.pool.drain_s, self.shuffle.lease_ttl_s + HEARD_WITHIN_S
+        if self.shuffle.mode is Shuffle.LEASES and drain_s < least_s:
             raise ValueError(
-                f"pool.drain_s ({drain_s:g}) is below shuffle.lease_ttl_s ({ttl_s:g}): a worker would be "
-                "ended while it holds leases; raise the one or lower the other"
+                f"pool.drain_s ({drain_s:g}) is below shuffle.lease_ttl_s and {HEARD_WITHIN_S:g} s "
+                f"({least_s:g}): a worker would be ended while it holds leases; raise the one or lower "
+                "the other"
             )
         return self
 

@@ -14,7 +14,7 @@ from pydantic_settings import SettingsError as EnvironmentInvalid
 from services.settings.root import Settings
 
 _NOT_SETTINGS = (
-    *("PENSTOCK_READY_FILE", "PENSTOCK_OWNER_FD", "PENSTOCK_TRACES", "PENSTOCK_TEST_"),
+    *("PENSTOCK_READY_FILE", "PENSTOCK_OWNER_FD", "PENSTOCK_DRAIN_S", "PENSTOCK_TRACES", "PENSTOCK_TEST_"),
     *("PENSTOCK_SERVER", "PENSTOCK_TOKEN"),
 )
 """Variables with our prefix that are no settings: for workers from their pool, for commands, for tests."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
 from services.settings.group import SettingsGroup
+
+HEARD_WITHIN_S: Final = 2.0
+"""From the moment at which a pool asks a worker to leave until the worker knows: no longer than this. One
+that was frozen takes the heartbeat that it missed for that moment, and those are at most a second apart."""
 
 
 class DockerSettings(SettingsGroup):
@@ -100,8 +104,8 @@ class PoolSettings(SettingsGroup):
     run_dir: Path = Path(".penstock")
     """Where the pool keeps the pids and logs of its workers, so that a restarted controller finds them."""
     drain_s: PositiveFloat = 30.0
-    """A worker asked to leave is killed after this long: with leases, no less than `shuffle.lease_ttl_s`.
-    Pods have their own `terminationGracePeriodSeconds`, which must be as long."""
+    """A worker asked to leave is killed after this long: with leases, no less than `shuffle.lease_ttl_s` and
+    two seconds. Pods have their own `terminationGracePeriodSeconds`, which must be as long."""
     backoff_max_s: PositiveFloat = 60.0
     """The longest wait before a worker that keeps dying is started again."""
     docker: DockerSettings = DockerSettings()

@@ -17,6 +17,8 @@ from shuffler.errors import NotOpened
 _STANDBY_S: Final = 0.02
 """How often a worker that stands by asks whether it is needed: what it costs Redis is some fifty small
 questions a second, what it saves is all of the start-up."""
+_HEAR_S: Final = 0.2
+"""Whoever wakes late waits this long: it may have been asked to leave meanwhile, and is yet to hear of it."""
 
 
 class Heartbeat:
@@ -44,6 +46,9 @@ class Heartbeat:
         self._preference: Sequence[int] = ()
         self._stands_by = ask_standby is not None
         self._renew_at_s = 0.0
+        self._beaten_s = time.monotonic()
+        self._leaves = Event()
+        self._leave_by_s = float("inf")
         self._assignment = Outage("assignment")
 
     def preference(self) -> Sequence[int]:
@@ -53,6 +58,15 @@ class Heartbeat:
     def stands_by(self) -> bool:
         """Whether to take no lease for now, as last heard."""
         return self._stands_by
+
+    def leave(self, *, within_s: float) -> None:
+        """Keep no lease alive beyond `within_s` from when we were asked to leave. From any thread.
+
+        Whoever was frozen cannot know when that was: at the latest when it missed a beat.
+        """
+        asked_s = min(time.monotonic(), self._beaten_s + self._every_s)
+        self._leave_by_s = min(self._leave_by_s, asked_s + within_s)
+        self._leaves.set()
 
     def prepare(self) -> None:
         """Ask once and heed nothing: the first beat then waits for no connection, and is heard at once."""
@@ -78,11 +92,17 @@ class Heartbeat:
             self._assignment.failed(error)
         else:
             self._assignment.answered()
-        if time.monotonic() < self._renew_at_s:
+        if time.monotonic() - self._beaten_s > 2 * self._every_s:
+            self._leaves.wait(_HEAR_S)
+        self._beaten_s = now_s = time.monotonic()
+        if now_s < self._renew_at_s:
             return
-        self._renew_at_s = time.monotonic() + 0.9 * self._every_s
+        self._renew_at_s = now_s + 0.9 * self._every_s
         try:
-            self._ledger.renew(self._holder)
+            if self._leaves.is_set():
+                self._ledger.leave(self._holder, within_s=max(0.0, self._leave_by_s - now_s))
+            else:
+                self._ledger.renew(self._holder)
         except (LedgerUnavailable, NotOpened):
             return  # the feeder meets the same, says so and mends it
 

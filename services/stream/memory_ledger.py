@@ -59,6 +59,10 @@ class MemoryLedger:
         with self._lock:
             self._ledger.renew(worker, now_s=self._now_s())
 
+    def leave(self, worker: str, *, within_s: float) -> None:
+        with self._lock:
+            self._ledger.leave(worker, within_s=within_s, now_s=self._now_s())
+
     def complete(self, lease: Lease, *, trained: int, late: int, lost: int = 0) -> None:
         with self._lock:
             self._ledger.complete(lease, trained=trained, late=late, lost=lost)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from services.settings.job import JobSettings
+from services.settings.pool import HEARD_WITHIN_S
 from shuffler.ledger import Terms
 
 
@@ -26,6 +27,8 @@ class StreamPlan:
     """A batch that is not full is trained after this long. Full ones cost the device less."""
     drain_s: float = 30.0
     """On stopping, batches that were handed out may take this long to be done."""
+    held_s: float = 38.0
+    """On stopping, no lease is kept alive beyond this: whoever waits longer may kill us, frozen or not."""
     refresh_s: float = 0.2
     """How often at most this worker asks Kafka for the end offsets."""
     group_protocol: Literal["cooperative-sticky", "consumer"] = "cooperative-sticky"
@@ -40,8 +43,8 @@ class StreamPlan:
         return max(1000, 2 * self.batch)
 
     @classmethod
-    def of(cls, job: str, settings: JobSettings) -> StreamPlan:
-        """The plan that the job's settings ask for.
+    def of(cls, job: str, settings: JobSettings, *, drain_s: float | None = None) -> StreamPlan:
+        """The plan that the job's settings ask for, with `drain_s` to leave where that is known better.
 
         A partition may wait for a reader no longer than a quarter of the freshness promised, and a
         lease is no longer than that: what lies behind it in the partition may wait for its end. Less
@@ -50,6 +53,7 @@ class StreamPlan:
         """
         fresh_within_s = settings.slo.fresh_within_s
         linger_s = min(0.2, fresh_within_s / 10)
+        held_s = (settings.pool.drain_s if drain_s is None else drain_s) - HEARD_WITHIN_S
         return cls(
             topic=settings.topic,
             group=settings.group_of(job),
@@ -66,6 +70,7 @@ class StreamPlan:
             ),
             linger_s=linger_s,
             commit_s=max(0.1, min(1.0, fresh_within_s / 4)),
-            # Earlier than the pool loses its patience, so that there is time to commit.
-            drain_s=settings.pool.drain_s * 0.8,
+            # Earlier than the leases end, so that they are given back and there is time to commit.
+            drain_s=held_s * 0.8,
+            held_s=held_s,
         )

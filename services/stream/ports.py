@@ -80,6 +80,11 @@ class LeaseLedger(Protocol):
         """The worker is alive: its leases last for another time-to-live."""
         ...
 
+    def leave(self, worker: str, *, within_s: float) -> None:
+        """The worker is alive and will have left: `within_s` from now nothing of it lasts, whatever is
+        heard of it until then. Said again, the earliest word counts."""
+        ...
+
     def complete(self, lease: Lease, *, trained: int, late: int, lost: int = 0) -> None:
         """The whole range is trained. Raises LeaseLost when it was given to another."""
         ...

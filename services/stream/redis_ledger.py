@@ -24,7 +24,10 @@ _PARTS: Final = ("state", "partitions", "unleased", "waiting", "workers")
 _SCRIPTS: Final = {
     "acquire": ("book", "settling", "acquire"),
     "settle": ("book", "settling", "settle"),
-    **{name: ("book", name) for name in ("open", "extend", "reset", "renew", "turn", "turn_end", "progress")},
+    **{
+        name: ("book", name)
+        for name in ("open", "extend", "reset", "renew", "leave", "turn", "turn_end", "progress")
+    },
 }
 """The files in lua/ that make up each operation. One script each: the server builds all of it anew
 for every call, so that the busy ones must not carry the others."""
@@ -112,6 +115,9 @@ class RedisLedger:
 
     def renew(self, worker: str) -> None:
         self._call("renew", worker, self._terms.ttl_s)
+
+    def leave(self, worker: str, *, within_s: float) -> None:
+        self._call("leave", worker, self._terms.ttl_s, within_s)
 
     def complete(self, lease: Lease, *, trained: int, late: int, lost: int = 0) -> None:
         check_counts(lease, trained=trained, late=late, lost=lost)

@@ -23,6 +23,7 @@ from services.store.connect import connect_sync
 from services.store.keys import Keys
 from services.store.reports import AssignmentReader
 from services.stream.batch import Decode
+from services.stream.drain_time import drain_time_s
 from services.stream.errors import StreamError
 from services.stream.group_stream import GroupStream
 from services.stream.loss_log import LossLog, audit_on
@@ -53,7 +54,7 @@ def stream(
     any time. `batch.decoded()` gives the samples through `decode`. Raises the StreamError met last.
     When `stopping` is set meanwhile, there are no batches.
     """
-    plan = StreamPlan.of(job, settings.jobs[job])
+    plan = StreamPlan.of(job, settings.jobs[job], drain_s=drain_time_s(settings.jobs[job].pool))
     if settings.jobs[job].shuffle.mode is Shuffle.GROUP:
         with closing(GroupStream(settings.kafka, plan, decode=decode)) as members:
             yield members

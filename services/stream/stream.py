@@ -132,6 +132,7 @@ class SampleStream(Iterator[Batch]):
 
     def stop(self) -> None:
         """Take no more work; the iteration ends when what was read is trained."""
+        self._heartbeat.leave(within_s=self._plan.held_s)
         self._feeder.stop(drain_s=self._plan.drain_s)
 
     def close(self) -> None:

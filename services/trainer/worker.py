@@ -18,6 +18,7 @@ from services.settings.root import Settings
 from services.store.connect import connect_sync
 from services.store.keys import Keys
 from services.store.reports import ReportWriter
+from services.stream.drain_time import drain_time_s
 from services.stream.errors import SourceMissing, StreamError
 from services.stream.ports import BatchStream
 from services.stream.sdk import stream
@@ -126,7 +127,9 @@ def _workbench(
     )
     net = net_on(wanted.device, shape)
     patience = _Patience(
-        departure, until_s=time.monotonic() + connect_s, drain_s=settings.jobs[job].pool.drain_s
+        departure,
+        until_s=time.monotonic() + connect_s,
+        drain_s=drain_time_s(settings.jobs[job].pool),
     )
     puller, pusher = (_client(settings, job, stack, patience, row_size=shape.row_size) for _ in range(2))
     letters = stack.enter_context(closing(DeadLetters(settings.kafka, settings.jobs[job].topic)))

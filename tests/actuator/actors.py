@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from services.actuator.ray_pool import RayPool
 
 GPUS_PER_NODE = 4
+GPU_TYPE = "T4"
 _jobs = count(1)
 
 
@@ -37,7 +38,8 @@ def ray_cluster() -> Iterator[Any]:
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 16, "num_gpus": 0})
     for _ in range(2):
-        cluster.add_node(num_cpus=16, num_gpus=GPUS_PER_NODE)
+        resources = {f"accelerator_type:{GPU_TYPE}": 1.0}
+        cluster.add_node(num_cpus=16, num_gpus=GPUS_PER_NODE, resources=resources)
     try:
         ray.init(cluster.address, namespace="penstock", log_to_driver=False)  # for ourselves
         yield cluster
@@ -56,13 +58,13 @@ class RayRig:
         self.job = f"ads{next(_jobs)}"
         self.pool = self.another()
 
-    def another(self, *how: str, drain_s: float = 600.0) -> RayPool:
+    def another(self, *how: str, drain_s: float = 600.0, gpu_type: str = "") -> RayPool:
         """One more controller's pool on the same job, not open yet."""
         from services.actuator.ray_platform import ActorSpec
         from services.actuator.ray_pool import RayPool
 
         tending = Tending(drain_s, Backoff(first_s=0.1, longest_s=1.0), poll_s=0.2)
-        spec = ActorSpec((*FAKE_WORKER, *how), gpus=1.0, cpus=0.1)
+        spec = ActorSpec((*FAKE_WORKER, *how), gpus=1.0, cpus=0.1, gpu_type=gpu_type)
         return RayPool(self.job, spec, address=self.address, tending=tending)
 
     async def until(self, condition: Callable[[PoolState], bool], what: str) -> PoolState:

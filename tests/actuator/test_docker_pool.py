@@ -111,6 +111,7 @@ async def test_whoever_else_stops_a_container_gives_it_the_same_time(rig: Docker
         config = rig.engine._api.inspect_container(rig.containers()["w-1"])["Config"]
 
     assert config["StopTimeout"] == 13
+    assert "PENSTOCK_DRAIN_S=12.5" in config["Env"]
 
 
 async def test_draining_is_told_by_the_containers_name_to_every_controller(rig: DockerRig) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 
 from services.actuator import kubernetes_mirror, kubernetes_view
+from services.actuator.kubernetes_pods import GPU_TYPE_LABELS
 from services.control.errors import PoolUnavailable
 from services.control.types import WorkerPhase
 from tests.actuator.clusters import ClusterRig, cluster_rig, workload
@@ -108,6 +110,18 @@ async def test_partial_readiness_counts_only_who_is_ready(rig: ClusterRig) -> No
     state = await rig.until(lambda state: len(state.workers) == 4, "four pods")
 
     assert (state.ready, state.count(WorkerPhase.STARTING), state.trouble) == (2, 2, "")
+
+
+async def test_a_worker_tells_its_node_and_the_gpu_type_that_its_template_asks_for(rig: ClusterRig) -> None:
+    target = rig.server.store.get(DEPLOYMENTS, "ads")
+    target["spec"]["template"]["spec"] = {"nodeSelector": {GPU_TYPE_LABELS[0]: "NVIDIA-A100"}}
+    rig.server.store.put(DEPLOYMENTS, target)
+    await rig.pool.resize(ask(1))
+
+    (worker,) = (await rig.until(settled(1), "one ready worker")).workers
+
+    assert (worker.gpu_type, worker.node) == ("NVIDIA-A100", "gpu-1")
+    assert worker.started_at_s == pytest.approx(time.time(), abs=60.0)
 
 
 async def test_a_container_that_keeps_crashing_is_counted_and_told(rig: ClusterRig) -> None:

@@ -132,6 +132,15 @@ async def test_only_ray_gives_a_worker_a_part_of_a_gpu(rig: Rig, request: pytest
     assert rig.pool.capabilities().fractional_gpus == ("ray" in request.node.callspec.id)
 
 
+async def test_a_worker_tells_since_when_and_where_it_is(rig: Rig, request: pytest.FixtureRequest) -> None:
+    await rig.pool.resize(ask(1))
+
+    (worker,) = (await rig.until(settled(1), "one ready worker")).workers
+
+    assert worker.started_at_s > 0
+    assert bool(worker.node) == ("memory" not in request.node.callspec.id), "of memory there is one"
+
+
 async def test_a_resize_shows_as_requested_at_once(rig: Rig) -> None:
     await rig.pool.resize(ask(3))
 

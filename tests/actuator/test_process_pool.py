@@ -214,12 +214,13 @@ async def test_workers_are_told_their_names_and_their_files_and_nothing_of_the_c
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_OWNER_FD", "99")
+    monkeypatch.setenv("PENSTOCK_DRAIN_S", "99")
     pool = ProcessPool(
         "ads",
         command=(*FAKE_WORKER, "trains", "--job={job}", "--worker={worker}", '{"json": 1}'),
         env={"COLOUR": "blue"},
         run_dir=tmp_path,
-        tending=Tending(poll_s=0.02),
+        tending=Tending(drain_s=12.5, poll_s=0.02),
     )
     await pool.open()
     await pool.resize(ask(1))
@@ -231,6 +232,7 @@ async def test_workers_are_told_their_names_and_their_files_and_nothing_of_the_c
     assert worker.environ()["COLOUR"] == "blue"
     assert worker.environ()["PATH"] == os.environ["PATH"]
     assert "PENSTOCK_OWNER_FD" not in worker.environ()
+    assert worker.environ()["PENSTOCK_DRAIN_S"] == "12.5"
     await pool.close(keep_workers=False)
 
 

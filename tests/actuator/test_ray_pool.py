@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 
+import psutil
 import pytest
 
 from services.control.errors import Fenced
 from services.control.types import WorkerPhase
 from tests.actuator import actors
-from tests.actuator.actors import GPUS_PER_NODE, RayRig, ray_rig
+from tests.actuator.actors import GPU_TYPE, GPUS_PER_NODE, RayRig, ray_rig
 from tests.actuator.rigs import ask, ids, settled
 from tests.waiting import eventually
 
@@ -41,6 +42,28 @@ async def test_workers_beyond_the_gpus_wait_and_the_autoscaler_is_asked_for_all(
 
     await rig.pool.resize(ask(most))
     await rig.until(settled(most), "the one that waited is called off, and nobody else")
+
+
+async def test_a_worker_is_told_how_long_it_has_to_leave(rig: RayRig) -> None:
+    import ray
+
+    await rig.pool.resize(ask(1))
+    state = await rig.until(settled(1), "one worker")
+
+    actor = ray.get_actor(f"penstock-{rig.job}-{state.workers[0].id}", namespace="penstock")
+    worker = psutil.Process(ray.get(actor.sight.remote(), timeout=30).pid)
+    assert worker.environ()["PENSTOCK_DRAIN_S"] == "600"
+
+
+async def test_a_worker_tells_the_gpu_type_that_was_asked_for(rig: RayRig) -> None:
+    await rig.pool.close()
+    rig.pool = rig.another(gpu_type=GPU_TYPE)
+    await rig.pool.open()
+    await rig.pool.resize(ask(1))
+
+    (worker,) = (await rig.until(settled(1), "one worker")).workers
+
+    assert worker.gpu_type == GPU_TYPE
 
 
 async def test_a_successor_goes_on_with_the_workers_that_are_there(rig: RayRig) -> None:

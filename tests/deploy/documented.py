@@ -18,7 +18,9 @@ _INLINE = re.compile(r"`((?:\.venv/bin/)?(?:penstock|make) [^`]+)`")
 _STARTS = ("penstock ", ".venv/bin/penstock ", "make ", "docker ", "kubectl ", "curl ")
 
 RUN_BY = {
-    "make": ".ci/run",
+    "make test": ".ci/run",
+    "make install": ".ci/run",
+    "make demo": "tests/e2e/test_demo.py",
     "docker compose": "tests/integration/compose.py",
     "docker build": "tests/integration/test_compose.py",
     "kubectl": "tests/deploy/cluster.py",
@@ -27,6 +29,9 @@ RUN_BY = {
     "penstock serve": "tests/e2e/test_serve.py",
     "penstock doctor": "tests/doctor/test_doctor.py",
     "penstock events": "tests/cli/test_operators.py",
+    "penstock rewind": "tests/stream/test_position.py",
+    "penstock takeover": "tests/stream/test_position.py",
+    "penstock handback": "tests/stream/test_position.py",
     "penstock backfill": "tests/meter/test_backfill_command.py",
     "penstock shard": "tests/trainer/learning.py",
     "penstock worker": "tests/trainer/learning.py",
@@ -43,9 +48,16 @@ class Command:
 
     page: Path
     words: tuple[str, ...]
+    remark: str = ""
+    """What stands behind it on its line."""
 
     def __str__(self) -> str:
         return f"{self.page.name}: {' '.join(self.words)}"
+
+    @property
+    def takes_hours(self) -> bool:
+        """Run in whole by nobody but the reader, who is told so."""
+        return "takes hours" in self.remark
 
     @property
     def run_by(self) -> Path | None:
@@ -61,9 +73,10 @@ def commands(page: Path | None = None) -> Iterator[Command]:
     for each in PAGES if page is None else [page]:
         for block in _SHELL.findall(each.read_text(encoding="utf-8")):
             for line in block.replace("\\\n", " ").splitlines():
-                for part in line.split("#")[0].split(";"):
+                typed, _, remark = line.partition("#")
+                for part in typed.split(";"):
                     if words := tuple(shlex.split(part)):
-                        yield Command(each, words)
+                        yield Command(each, words, remark)
 
 
 def mentioned(page: Path) -> Iterator[Command]:
@@ -73,12 +86,9 @@ def mentioned(page: Path) -> Iterator[Command]:
 
 
 def commands_in_other_blocks(page: Path) -> list[str]:
-    """Lines that look like commands where no test would find them."""
-    blocks = _FENCE.findall(page.read_text(encoding="utf-8"))
-    return [
-        line
-        for language, block in blocks
-        if language != "sh"
-        for line in block.splitlines()
-        if line.startswith(_STARTS)
-    ]
+    """Lines that look like commands where no test would find them: in other fences, or only indented."""
+    text = page.read_text(encoding="utf-8")
+    fenced = (block for language, block in _FENCE.findall(text) if language != "sh")
+    indented = (line.strip() for line in _FENCE.sub("", text).splitlines() if line.startswith("    "))
+    lines = [line for block in fenced for line in block.splitlines()] + list(indented)
+    return [line for line in lines if line.startswith(_STARTS)]

@@ -80,7 +80,7 @@ def terminal(
 
 
 def run_here(page: Path) -> list[Command]:
-    return [command for command in commands(page) if command.run_by is None]
+    return [command for command in commands(page) if command.run_by is None and not command.takes_hours]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if run_here(page)], ids=lambda page: page.name)

@@ -131,8 +131,9 @@ def test_workers_have_a_gpu_time_to_drain_and_no_number(path: Path) -> None:
     drain_s = settings_of(BASE).jobs["clicks"].pool.drain_s
 
     assert "replicas" not in workers, "applying it again would reset what Penstock set"
-    assert workers["template"]["spec"]["terminationGracePeriodSeconds"] > drain_s
     (container,) = workers["template"]["spec"]["containers"]
+    told_s = float(variables(container)["PENSTOCK_DRAIN_S"])
+    assert workers["template"]["spec"]["terminationGracePeriodSeconds"] > drain_s == told_s
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert workers.get("podManagementPolicy", "Parallel") == "Parallel"
 

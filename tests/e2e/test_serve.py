@@ -43,7 +43,7 @@ class Site:
         return {
             "topic": "no-such-topic",
             "scaling": {"workers_min": 2, "workers_max": 4, "lead_time_s": 5.0},
-            "pool": {"run_dir": str(self.directory / "run"), "drain_s": 5.0},
+            "pool": {"run_dir": str(self.directory / "run"), "drain_s": 7.0},
             "shuffle": {"lease_ttl_s": 5.0},
             "worker": {"step_ms": 10.0},
         }

@@ -39,7 +39,7 @@ def test_workers_that_leave_finish_or_give_back_what_they_hold(working_site: Sit
     job["scaling"] |= {"workers_min": 1}
     job["worker"] = {"batch": 32, "step_ms": 100.0}
     job["shuffle"] = {"lease_s": 1.0, "lease_ttl_s": 120.0, "start": "earliest"}
-    job["pool"]["drain_s"] = 120.0
+    job["pool"]["drain_s"] = 122.0
     controller = working_site.serve()
     eventually(lambda: controller.ready_workers() >= 1, within_s=120, what="a first worker")
     override(controller, 3)

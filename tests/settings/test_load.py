@@ -83,7 +83,7 @@ def test_what_kubernetes_tells_of_a_service_named_penstock_is_no_setting(
         ),
         (
             "jobs: {clicks: {topic: clicks, pool: {drain_s: 5}}}",
-            "pool.drain_s (5) is below shuffle.lease_ttl_s (15)",
+            "pool.drain_s (5) is below shuffle.lease_ttl_s and 2 s (17)",
         ),
         ("jobs: {clicks: {}}", "jobs.clicks.topic: is required"),
         ("jobs: {Clicks!: {topic: clicks}}", "jobs.Clicks!"),

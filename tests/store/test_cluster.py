@@ -144,6 +144,7 @@ def test_every_script_of_the_ledger_stays_within_the_jobs_slot(url: str) -> None
         assert first is not None
         assert second is not None
         ledger.renew("w-1")
+        ledger.leave("w-1", within_s=9.0)
         ledger.complete(first, trained=10, late=0)
         ledger.release(second, upto=second.start, trained=0, late=0)
         assert ledger.take_turn("w-1", every_s=1.0)

@@ -47,11 +47,14 @@ class Crew:
         self._directory = directory
         self.processes: dict[str, BaseProcess] = {}
 
-    def hire(self, *, trains: bool = False) -> str:
-        """Start a worker; its name. Returns once it can be dismissed, or once it has trained something."""
+    def hire(self, *, trains: bool = False, **other: float | str) -> str:
+        """Start a worker; its name. Returns once it can be dismissed, or once it has trained something.
+
+        `other` is what it is told and the others are not.
+        """
         worker = f"w{len(self.processes) + 1}"
         record = self._directory / f"{worker}.trained"
-        told = {**self._told, "worker": worker, "record": str(record)}
+        told = {**self._told, **other, "worker": worker, "record": str(record)}
         self.processes[worker] = _FORKS.Process(target=train, args=(told,), name=worker, daemon=True)
         self.processes[worker].start()
         eventually(record.exists, within_s=60, what=f"{worker} has begun")

@@ -101,6 +101,19 @@ def leases_out(settings: Settings, worker: str = "") -> int:
     return sum(record.count(b",") for holder, record in records.items() if holder.startswith(of_worker))
 
 
+def holds_leases(settings: Settings, worker: str) -> bool:
+    """Whether the worker holds leases that have not lapsed, taken back by others or not."""
+    with connect_sync(settings.redis) as client:
+        records = client.hgetall(Keys(settings.redis.prefix).ledger(JOB, "workers"))
+        seconds, micros = client.time()
+    until_s = [
+        float(record.split()[0])
+        for holder, record in records.items()
+        if holder.startswith(f"{worker}.".encode()) and b"," in record
+    ]
+    return any(lasts_s > seconds + micros / 1e6 for lasts_s in until_s)
+
+
 def delete_below(kafka: KafkaUnderTest, topic: str, *, offset: int) -> None:
     """Have Kafka delete the first records of partition 0."""
     admin = kafka.admin()

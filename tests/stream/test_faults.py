@@ -188,7 +188,7 @@ def test_records_are_deleted_below_the_watermark_and_inside_a_lease(
     settings = settings_for(
         *(kafka.bootstrap, redis_url, topic, group),
         shuffle={"lease_s": 15.0, "lease_ttl_s": 60.0},
-        pool={"drain_s": 60.0},
+        pool={"drain_s": 62.0},
     )
     produce(kafka.bootstrap, topic, {0: 40_000})
     with at_work(settings, tmp_path, workers=1) as crew:

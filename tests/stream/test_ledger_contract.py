@@ -254,6 +254,48 @@ def test_after_an_outage_nobody_loses_a_lease_for_one_time_to_live(shared: Ledge
     ledger.complete(late_riser, trained=10, late=0)
 
 
+def test_one_that_leaves_keeps_its_leases_while_it_is_heard_and_none_beyond_its_word(
+    shared: LedgerUnderTest,
+) -> None:
+    ledger = opened(shared, {0: 10})
+    lease = acquired(ledger, "leaver")
+    for _ in range(14):
+        ledger.leave("leaver", within_s=14.0)  # the first word counts
+        assert ledger.acquire("other", samples=10, prefer=()) is None
+        shared.time.pass_s(1.0)
+
+    assert extent(acquired(ledger, "other")) == extent(lease)
+
+
+def test_one_that_leaves_and_falls_silent_loses_its_leases_as_anybody(shared: LedgerUnderTest) -> None:
+    ledger = opened(shared, {0: 10})
+    lease = acquired(ledger, "leaver")
+    ledger.leave("leaver", within_s=100.0)
+    shared.keep_alive("other", for_s=TERMS.ttl_s)
+
+    assert extent(acquired(ledger, "other")) == extent(lease)
+
+
+def test_after_an_outage_one_that_leaves_gets_no_more_time_than_it_has(shared: LedgerUnderTest) -> None:
+    ledger = opened(shared, {0: 10})
+    lease = acquired(ledger, "leaver")
+    ledger.leave("leaver", within_s=14.0)
+    shared.time.pass_s(8.0)
+    shared.keep_alive("other", for_s=5.0)
+    assert ledger.acquire("other", samples=10, prefer=()) is None
+    shared.keep_alive("other", for_s=1.0)
+
+    assert extent(acquired(ledger, "other")) == extent(lease)
+
+
+def test_one_that_said_it_leaves_and_asks_all_the_same_is_given_work(shared: LedgerUnderTest) -> None:
+    ledger = opened(shared, {0: 20})
+    acquired(ledger, "leaver")
+    ledger.leave("leaver", within_s=3.0)
+
+    assert extent(acquired(ledger, "leaver")) == (0, 10, 20)
+
+
 def test_settling_twice_in_a_row_is_settling_once(shared: LedgerUnderTest) -> None:
     ledger = opened(shared, {0: 20})
     done, part = acquired(ledger, "a"), acquired(ledger, "a")

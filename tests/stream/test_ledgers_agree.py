@@ -45,6 +45,7 @@ steps = st.one_of(
     st.tuples(st.just("complete"), st.integers(0, 30)),
     st.tuples(st.just("release"), st.integers(0, 30), st.floats(0, 1)),
     st.tuples(st.just("renew"), workers),
+    st.tuples(st.just("leave"), workers, st.sampled_from([0.0, 1.0, 6.0, 14.0])),
     st.tuples(st.just("turn"), workers, st.sampled_from([0.0, 1.0])),
     st.tuples(st.just("end_turn"), workers),
 )
@@ -89,6 +90,8 @@ class History:
                 self.ledger.release(lease, upto=lease.start + trained, trained=trained, late=0)
             case "renew":
                 self.ledger.renew(args[0])
+            case "leave":
+                self.ledger.leave(args[0], within_s=args[1])
             case "turn":
                 answer = self.ledger.take_turn(args[0], every_s=args[1])
             case "end_turn":

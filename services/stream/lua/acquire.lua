@@ -22,9 +22,8 @@ if ARGV[10] ~= '' then
   end
 end
 
-if silent then
-  forgive(ttl)
-elseif due then
+if silent then due = forgive(ttl) <= now end
+if due then
   local all, soonest = call('HGETALL', WORKERS), now + ttl
   for i = 1, #all, 2 do
     local until_s, held = match(all[i + 1], '^(%S+) %S+ %S+;(.*)$')
@@ -51,6 +50,7 @@ if silent or due then record = call('HGET', WORKERS, worker) end
 local until_s, heard = format('%.6f', now + ttl), format('%.6f', now)
 local settled, last, held = '0', '-', ''
 if record then settled, last, held = match(record, '^%S+ (%S+) (%S+);(.*)$') end
+if not number(last) then last = '-' end -- one that said it leaves, and asks all the same
 
 for again, known in gmatch(held, '((%d+) [^,]+),') do
   if not string.find(ARGV[9], ' ' .. known .. ' ', 1, true) then

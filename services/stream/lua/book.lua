@@ -12,8 +12,8 @@
 --        unleased    zset  P -> offsets that may be leased, or more: put right when looked at
 --        waiting     zset  P -> since when nobody has taken from it, or earlier: likewise
 --        workers     hash  W -> "until settled last;token P start stop lapses,...": until when it
---                          counts as alive, the token it settled last, the partition it read last,
---                          what it holds
+--                          counts as alive, the token it settled last, the partition it read last
+--                          ('by-T' of one that leaves: nothing of it lasts beyond T), what it holds
 -- ARGV   time ('' for the server's), then the operation's own
 -- Reply  {'ok', ...}, {'lost'} or {'not-open', P or ''}
 
@@ -52,11 +52,16 @@ local function take_back(partition, start, stop, lapses)
   call('HSET', STATE, 'oldest', 0)
 end
 
--- After silence of everybody it was this server that could not be reached: all get another ttl.
+-- After silence of everybody it was this server that could not be reached: all get another ttl, but
+-- for those who leave, who get no more than they have.
 local function forgive(ttl)
-  local all = call('HGETALL', WORKERS)
+  local all, soonest = call('HGETALL', WORKERS), now + ttl
   for i = 1, #all, 2 do
-    call('HSET', WORKERS, all[i], format('%.6f', now + ttl) .. match(all[i + 1], '^%S+(.*)$'))
+    local rest = match(all[i + 1], '^%S+(.*)$')
+    local until_s = math.min(now + ttl, number(match(rest, '^ %S+ by%-([^;]+)')) or math.huge)
+    call('HSET', WORKERS, all[i], format('%.6f', until_s) .. rest)
+    soonest = math.min(soonest, until_s)
   end
-  call('HSET', STATE, 'check', format('%.6f', now + ttl))
+  call('HSET', STATE, 'check', format('%.6f', soonest))
+  return soonest
 end
