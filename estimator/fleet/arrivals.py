@@ -21,9 +21,6 @@ from estimator.fleet.standing import JobId, Standing
 STRANGER = JobId("", "")
 """Whoever has GPUs of the fleet and is none of its jobs, one GPU at a time. No job is without a name."""
 
-TRIED_MOST = 64
-"""Kinds of places that are tried for one worker: where so many would break up a guarantee, the next would."""
-
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -71,6 +68,8 @@ class Floor:
     """Of all jobs; GPUs that belong to none are `STRANGER`'s."""
     lent: Mapping[JobId, int] = field(default_factory=dict)
     weights: Amounts = WEIGHTS
+    _layouts: dict[str, Layout] = field(default_factory=dict)
+    """By type, as it is now."""
 
     def seat(self, arrival: Arrival) -> Seat:
         """The node for one worker. Its place is taken from here on."""
@@ -95,9 +94,11 @@ class Floor:
         promised = self._promised(arrival)
         own = frozenset[str]() if promised is None else self._own(promised, arrival.needs)
         ordered.sort(key=lambda machine: machine.name not in own)
-        node = self._first_safe(arrival, ordered)
-        if node:
-            return Seat(node, SeatReason.RESERVED if node in own else usual)
+        for machine in ordered:
+            if machine.name in own:
+                return Seat(machine.name, SeatReason.RESERVED)
+            if self._leaves_guarantees(arrival, machine.name, promised):
+                return Seat(machine.name, usual)
         # Nodes are lost and not all guarantees have a place: then any GPU is better than none.
         return Seat("", SeatReason.KEPT) if promised is None else Seat(ordered[0].name, SeatReason.RESERVED)
 
@@ -131,7 +132,7 @@ class Floor:
 
     def _own(self, job: JobId, needs: Amounts) -> frozenset[str]:
         """The nodes with room in the cells that are bound to a job."""
-        layout = self._layout(self.homes[job], self._counted())
+        layout = self._layout(self.homes[job])
         used = {gpu for cell in layout.units.get(job, ()) for gpu in cell.numbers}
         free = [
             cell
@@ -141,47 +142,45 @@ class Floor:
         ]
         return frozenset(cell.node for cell in free if cell.gpus >= _unit(needs))
 
-    def _first_safe(self, arrival: Arrival, ordered: Sequence[Machine]) -> str:
-        """The first node with which every guarantee still finds its cells, and keeps those it has.
+    def _leaves_guarantees(self, arrival: Arrival, name: str, promised: JobId | None) -> bool:
+        """Whether every guarantee on the node's type still finds its cells when the worker is there.
 
-        Empty where there is none. Nodes alike, in one rack and with the same workers, are tried once.
+        What is bound to a guarantee is not free; a guaranteed worker may begin a cell that its job is owed.
         """
-        nodes = {node.name: node for node in self.budget.there}
-        counted, tried = self._counted(), set[tuple[object, ...]]()
-        before: dict[str, Layout] = {}
-        for machine in ordered:
-            node = nodes.get(machine.name)
-            if node is None or not any(self._kept(job, node.gpu_type) for job in self.standings):
-                return machine.name
-            here = frozenset((job, count) for (job, at), count in counted.items() if at == node.name)
-            alike = node.gpu_type, node.gpus, node.switch_gpus, node.within, here
-            if alike in tried:
-                continue
-            if node.gpu_type not in before:
-                before[node.gpu_type] = self._layout(node.gpu_type, counted)
-            there = counted + Counter(self._as_resident(arrival, node.name))
-            if _keeps_guarantees(before[node.gpu_type], self._layout(node.gpu_type, there), arrival.job):
-                return machine.name
-            tried.add(alike)
-            if len(tried) >= TRIED_MOST:
-                break
-        return ""
+        kind = self._kind(name)
+        if not any(self._kept(job, kind) for job in self.standings):
+            return True
+        layout = self._layout(kind)
+        owing, place = layout.owing(), _place(layout, name)
+        begun = layout.owed.get(promised, []) if promised is not None else []
+        for size in (*begun[:1], _unit(arrival.needs)):
+            free = layout.free()
+            if free.take_at(size, place) is not None:
+                rest = list(owing)
+                if begun and size == begun[0]:
+                    rest.remove(size)
+                if free.can_hold(rest):
+                    return True
+        return False
 
-    def _counted(self) -> Counter[tuple[JobId, str]]:
-        """Workers by job and node: several of a part of a GPU share one."""
-        counted: Counter[tuple[JobId, str]] = Counter()
-        for resident in self.residents:
-            counted[resident.job, resident.node] += resident.workers
-        return counted
+    def _kind(self, name: str) -> str:
+        """The type of a node's GPUs; empty for one that is none of the fleet's."""
+        return next((node.gpu_type for node in self.budget.there if node.name == name), "")
 
-    def _layout(self, kind: str, counted: Mapping[tuple[JobId, str], int]) -> Layout:
-        shapes = [
-            Shape(job, standing.weight, self._kept(job, kind), standing.gpus_per_worker)
-            for job, standing in sorted(self.standings.items())
-        ]
-        cells = cells_of([node for node in self.budget.there if node.gpu_type == kind])
-        residents = [Resident(job, node, workers) for (job, node), workers in sorted(counted.items())]
-        return laid_out(cells, [*shapes, Shape(STRANGER, 0.0, 0)], residents)
+    def _layout(self, kind: str) -> Layout:
+        """Drawn anew when somebody has sat down on the type."""
+        if kind not in self._layouts:
+            shapes = [
+                Shape(job, standing.weight, self._kept(job, kind), standing.gpus_per_worker)
+                for job, standing in sorted(self.standings.items())
+            ]
+            counted: Counter[tuple[JobId, str]] = Counter()
+            for resident in self.residents:
+                counted[resident.job, resident.node] += resident.workers
+            residents = [Resident(job, node, workers) for (job, node), workers in sorted(counted.items())]
+            cells = cells_of([node for node in self.budget.there if node.gpu_type == kind])
+            self._layouts[kind] = laid_out(cells, [*shapes, Shape(STRANGER, 0.0, 0)], residents)
+        return self._layouts[kind]
 
     def _kept(self, job: JobId, kind: str) -> int:
         """Workers for which cells are kept on a type."""
@@ -191,13 +190,11 @@ class Floor:
 
     def _sit(self, arrival: Arrival, node: str) -> None:
         self.machines[node] = self.machines[node].with_one(arrival.needs)
-        for (job, at), workers in self._as_resident(arrival, node).items():
-            self.residents.append(Resident(job, at, workers))
-
-    def _as_resident(self, arrival: Arrival, node: str) -> dict[tuple[JobId, str], int]:
+        self._layouts.pop(self._kind(node), None)
         if arrival.job is not None and arrival.job in self.standings:
-            return {(arrival.job, node): 1}
-        return {(STRANGER, node): _unit(arrival.needs)} if arrival.needs.gpus > 0 else {}
+            self.residents.append(Resident(arrival.job, node, 1))
+        elif arrival.needs.gpus > 0:
+            self.residents.append(Resident(STRANGER, node, _unit(arrival.needs)))
 
 
 def in_order(arrivals: Iterable[Arrival], floor: Floor) -> list[Arrival]:
@@ -216,14 +213,11 @@ def in_order(arrivals: Iterable[Arrival], floor: Floor) -> list[Arrival]:
     return sorted(arrivals, key=rank)
 
 
-def _keeps_guarantees(before: Layout, after: Layout, newcomer: JobId | None) -> bool:
-    """Whether what is owed finds its cells, and nobody else has lost one that was bound to it."""
-    others = (job for job in before.bound if job != newcomer)
-    return after.safe() and all(_bound_gpus(after, job) >= _bound_gpus(before, job) for job in others)
-
-
-def _bound_gpus(layout: Layout, job: JobId) -> int:
-    return sum(cell.gpus for cell in layout.bound.get(job, ()))
+def _place(layout: Layout, node: str) -> range:
+    """The numbers of a node's GPUs."""
+    cells = (cell for top in layout.tops for cell in top.walk() if cell.node == node)
+    whole = next(cells, None)
+    return range(0) if whole is None else whole.numbers
 
 
 def _unit(needs: Amounts) -> int:

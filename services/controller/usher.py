@@ -76,9 +76,8 @@ class Usher:
             return
         trouble = self._cluster.partial
         try:
-            seats = await self._seats(waiting, pods)
-            for pod in waiting:
-                await self._let_through(pod, seats.get(pod.uid), now_s)
+            async for pod, seat in self._seats(waiting, pods):
+                await self._let_through(pod, seat, now_s)
             for pod in stuck:
                 await self._send_back(pod, now_s)
         except ControlError as error:
@@ -87,14 +86,25 @@ class Usher:
                 log.warning("workers_not_seated", why=str(error))
         self.trouble = trouble
 
-    async def _seats(self, waiting: list[PlacedPod], pods: list[PlacedPod]) -> dict[str, Seat]:
-        """Of those that are ours to place; none while nobody knows the nodes."""
-        ours = [pod for pod in waiting if self._alone_until_s.get(pod.owner, 0.0) <= self._now_s()]
-        if self._cluster.blind or not ours:
-            return {}
+    async def _seats(
+        self, waiting: list[PlacedPod], pods: list[PlacedPod]
+    ) -> AsyncIterator[tuple[PlacedPod, Seat | None]]:
+        """One after the other; None for whom we may not place, and while nobody knows the nodes."""
+        now_s, blind = self._now_s(), self._cluster.blind
+        ours = {
+            pod.uid: pod for pod in waiting if not blind and self._alone_until_s.get(pod.owner, 0.0) <= now_s
+        }
+        for pod in waiting:
+            if pod.uid not in ours:
+                yield pod, None
+        if not ours:
+            return
         shown = [replace(pod, node=self._told.get(pod.uid, pod.node)) for pod in pods]
-        # Apart: a thousand nodes with guarantees take a while to look at.
-        return await asyncio.to_thread(seats_for, ours, shown, self._cluster, self._house())
+        house = self._house()
+        floor = floor_of(shown, self._cluster, house)
+        for arrival in in_order(arrivals_of(ours.values(), self._cluster, house), floor):
+            # Apart: a thousand nodes with guarantees take a tenth of a second.
+            yield ours[arrival.worker], await asyncio.to_thread(floor.seat, arrival)
 
     async def _let_through(self, pod: PlacedPod, seat: Seat | None, now_s: float) -> None:
         node = "" if seat is None else seat.node
@@ -122,15 +132,12 @@ class Usher:
             log.warning("worker_sent_back", pod=pod.name, job=pod.job, node=pod.node)
 
 
-def seats_for(
-    waiting: Iterable[PlacedPod], pods: Iterable[PlacedPod], cluster: KubernetesCluster, house: House
-) -> dict[str, Seat]:
-    """By pod, its place: one after the other, each beside those before it."""
+def arrivals_of(waiting: Iterable[PlacedPod], cluster: KubernetesCluster, house: House) -> list[Arrival]:
+    """Pods that wait, as the choice of a node sees them."""
     from services.actuator.kubernetes_suits import suits  # noqa: PLC0415 - an extra
 
-    floor = _floor(pods, cluster, house)
     faces = [node.face for node in cluster.nodes()]
-    arrivals = [
+    return [
         Arrival(
             pod.uid,
             _needs(pod, house),
@@ -139,10 +146,10 @@ def seats_for(
         )
         for pod in waiting
     ]
-    return {arrival.worker: floor.seat(arrival) for arrival in in_order(arrivals, floor)}
 
 
-def _floor(pods: Iterable[PlacedPod], cluster: KubernetesCluster, house: House) -> Floor:
+def floor_of(pods: Iterable[PlacedPod], cluster: KubernetesCluster, house: House) -> Floor:
+    """The nodes of a cluster, and who is on them."""
     budget, standings = house.budget, {job.id: job for job in house.jobs.values()}
     kinds = {node.name: node.gpu_type for node in budget.there}
     machines = {
