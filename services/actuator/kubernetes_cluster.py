@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from services.actuator.kubernetes_suits import NodeFace
 from services.control.errors import PoolUnavailable, Rejected
 
 _HINDERED_FOR_S = 10.0
+_NODES_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class KubernetesCluster:
                 await asyncio.gather(*(mirror.listed.wait() for mirror in self._pods))
         except TimeoutError:
             raise PoolUnavailable(f"the pods were not listed in {within_s:.0f} s") from None
+        with suppress(TimeoutError):  # without the nodes pods are let through all the same, a little later
+            await asyncio.wait_for(self._nodes.listed.wait(), _NODES_WITHIN_S)
 
     async def close(self) -> None:
         """Stop following."""
@@ -83,11 +87,8 @@ class KubernetesCluster:
         for task in self._tasks:
             if task.done():
                 task.result()  # a mistake in the reading itself: let it be seen
-        try:
-            async with asyncio.timeout(within_s):
-                await self._stirred.wait()
-        except TimeoutError:
-            pass
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), within_s)
         self._stirred.clear()
 
     @property

@@ -73,7 +73,7 @@ class FleetCare:
 
     async def tend_gates(self) -> None:
         """Choose nodes for the workers that wait for one, where the fleet is a Kubernetes cluster's."""
-        platform, share = self._settings.platform, self._desk.share
+        platform, share, told = self._settings.platform, self._desk.share, ""
         while platform.kind == "kubernetes" and share is not None:
             await self._lead_first()
             namespaces = _namespaces(self._jobs())
@@ -83,7 +83,9 @@ class FleetCare:
                     while self._leads() and _namespaces(self._jobs()) == namespaces:
                         await usher.tend()
             except ControlError as error:
-                log.warning("placement_not_opened", why=str(error))
+                if str(error) != told:
+                    log.warning("placement_not_opened", why=str(error))
+                told = str(error)
                 await asyncio.sleep(_AGAIN_AFTER_S)
             except Exception:  # a mistake here must neither stop the jobs nor leave their workers waiting
                 log.exception("placement_broke", again_in_s=_AGAIN_AFTER_S)

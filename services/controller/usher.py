@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -51,8 +51,8 @@ class Usher:
         within_s: float,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.trouble = cluster.partial
-        """What hinders it, in words; empty when nothing does."""
+        self.trouble = ""
+        """What hinders it, in words; empty when nothing does, and while nobody waits for a node."""
         self._cluster = cluster
         self._house = house
         self._within_s = within_s
@@ -74,23 +74,29 @@ class Usher:
         self._since_s = {pod.uid: self._since_s.get(pod.uid, now_s) for pod in (*waiting, *stuck)}
         if not waiting and not stuck:
             return
-        trouble = self._cluster.partial
+        blind = self._cluster.blind
+        troubles = [f"the nodes are not known: {blind}" if blind else self._cluster.partial]
+        async for pod, seat in self._seats(waiting, pods, blind=bool(blind)):
+            troubles.append(await self._tried(pod, self._let_through(pod, seat, now_s)))
+        troubles += [await self._tried(pod, self._send_back(pod, now_s)) for pod in stuck]
+        self.trouble = next((one for one in reversed(troubles) if one), "")
+
+    async def _tried(self, pod: PlacedPod, step: Awaitable[None]) -> str:
+        """What went wrong with one pod, in words: the others do not wait for it."""
         try:
-            async for pod, seat in self._seats(waiting, pods):
-                await self._let_through(pod, seat, now_s)
-            for pod in stuck:
-                await self._send_back(pod, now_s)
+            await step
         except ControlError as error:
-            trouble = f"workers wait for their nodes: {error}"
+            trouble = f"pod {pod.name} waits for its node: {error}"
             if trouble != self.trouble:
-                log.warning("workers_not_seated", why=str(error))
-        self.trouble = trouble
+                log.warning("worker_not_seated", pod=pod.name, job=pod.job, why=str(error))
+            return trouble
+        return ""
 
     async def _seats(
-        self, waiting: list[PlacedPod], pods: list[PlacedPod]
+        self, waiting: list[PlacedPod], pods: list[PlacedPod], *, blind: bool
     ) -> AsyncIterator[tuple[PlacedPod, Seat | None]]:
         """One after the other; None for whom we may not place, and while nobody knows the nodes."""
-        now_s, blind = self._now_s(), self._cluster.blind
+        now_s = self._now_s()
         ours = {
             pod.uid: pod for pod in waiting if not blind and self._alone_until_s.get(pod.owner, 0.0) <= now_s
         }

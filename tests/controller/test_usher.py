@@ -187,8 +187,9 @@ async def test_nodes_that_cannot_be_read_hold_nobody_up_for_longer(rig: UsherRig
     async with blind.opened():
         blind.scale("ads", 2)
         await blind.until(lambda: len(blind.cluster.pods()) == 2, "they are seen")
-        assert "fleet-rbac.yaml" in blind.cluster.blind
         assert all(map(gated, blind.pods()))
+        assert blind.usher.trouble.startswith("the nodes are not known: nodes is forbidden")
+        assert "fleet-rbac.yaml" in blind.usher.trouble
 
         blind.now_s += WITHIN_S + 1
 
@@ -200,9 +201,10 @@ async def test_without_the_right_to_see_all_pods_our_own_count_and_it_says_so(ri
     rig.server.faults.append(Fault("GET", r"^/api/v1/pods\?", 403, f"pods {FORBIDDEN}", times=1))
     limited = UsherRig(rig.server)
     async with limited.opened():
+        assert not limited.usher.trouble  # nobody waits
         limited.scale("ads", 2)
 
-        await limited.until(lambda: 2 in limited.nodes().values(), "both on one node")
+        await limited.until(lambda: limited.nodes() == {"n0": 2}, "both on one node")
         assert limited.usher.trouble.startswith("only pods of train are counted: pods is forbidden")
 
 
@@ -221,6 +223,18 @@ async def test_an_answer_that_is_lost_does_not_place_twice(rig: UsherRig) -> Non
 
     assert 2 in rig.nodes().values()
     assert len([call for call in rig.server.calls if call.method == "PATCH"]) == 2
+
+
+async def test_a_pod_that_may_not_be_touched_holds_up_no_other(rig: UsherRig) -> None:
+    rig.scale("ads", 3)
+    untouchable = min(pod["metadata"]["name"] for pod in rig.pods())
+    rig.server.faults.append(Fault("PATCH", untouchable, 403, "hands off", times=1000))
+
+    await rig.until(lambda: rig.nodes()[""] == 1, "the two others have a node")
+
+    await rig.until(
+        lambda: untouchable in rig.usher.trouble and "hands off" in rig.usher.trouble, "it is told"
+    )
 
 
 async def test_a_refused_narrowing_is_told_and_the_pod_is_let_through_in_time(rig: UsherRig) -> None:
