@@ -72,7 +72,8 @@ class KubernetesCluster:
         except TimeoutError:
             raise PoolUnavailable(f"the pods were not listed in {within_s:.0f} s") from None
         with suppress(TimeoutError):  # without the nodes pods are let through all the same, a little later
-            await asyncio.wait_for(self._nodes.listed.wait(), _NODES_WITHIN_S)
+            async with asyncio.timeout(_NODES_WITHIN_S):
+                await self._nodes.listed.wait()
 
     async def close(self) -> None:
         """Stop following."""
@@ -88,7 +89,8 @@ class KubernetesCluster:
             if task.done():
                 task.result()  # a mistake in the reading itself: let it be seen
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._stirred.wait()
         self._stirred.clear()
 
     @property
