@@ -21,6 +21,7 @@ from services.actuator.kubernetes_access import Access, Token
 from services.actuator.kubernetes_api import KubernetesApi, Object
 from services.actuator.kubernetes_cluster import KubernetesCluster
 from services.actuator.kubernetes_gate import GATE, JOB_LABEL, NODE_NOTE
+from services.control.errors import Rejected
 from services.controller.usher import House, Usher
 from tests.actuator.control_plane import administrator, create, delete, lacking, workload
 from tests.waiting import eventually_async
@@ -52,6 +53,14 @@ class GatedCluster:
     def nodes(self) -> list[str]:
         return [f"{self.name}-{number}" for number in range(3)]
 
+    def __post_init__(self) -> None:
+        self.token = ""
+        self.cluster = KubernetesCluster(self._limited(), [""])
+
+    def _limited(self) -> Access:
+        """As the service account."""
+        return replace(self.access, namespace=self.name, token=Token(lambda: (self.token, inf)))
+
     async def prepare(self) -> None:
         await create(self.admin, "/api/v1/namespaces", {"metadata": {"name": self.name}})
         for name in self.nodes:
@@ -61,18 +70,18 @@ class GatedCluster:
         await self._grant()
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = await create(self.admin, f"{accounts}/penstock/token", asked)
-        token = answer["status"]["token"]
-        limited = replace(self.access, namespace=self.name, token=Token(lambda: (token, inf)))
-        await eventually_async(lambda: self._allowed(limited), what="the rights are known", within_s=WITHIN_S)
-        self.cluster = KubernetesCluster(limited, [""])
+        self.token = answer["status"]["token"]
+        await eventually_async(self._allowed, what="the rights are known", within_s=WITHIN_S)
         await self.cluster.open()
         self.usher = Usher(self.cluster, self._house, within_s=self.within_s)
 
-    async def _allowed(self, access: Access) -> bool:
-        api = KubernetesApi(access)
+    async def _allowed(self) -> bool:
+        api = KubernetesApi(self._limited())
         try:
             await api.list("/api/v1/nodes", {})
             await api.list("/api/v1/pods", {})
+        except Rejected:  # the API server has not heard of it yet
+            return False
         finally:
             await api.close()
         return True
