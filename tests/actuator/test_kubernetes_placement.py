@@ -90,7 +90,8 @@ class GatedCluster:
         resources = {"cpu": "16", "memory": "64Gi", "pods": "64", "nvidia.com/gpu": str(GPUS)}
         labels = {"gpu": self.name, "kubernetes.io/hostname": name}
         taint = {"key": "penstock-test", "value": self.name, "effect": "NoSchedule"}
-        status = {"capacity": resources, "allocatable": resources}
+        ready = {"type": "Ready", "status": "True"}
+        status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
         body = {"metadata": {"name": name, "labels": labels}, "spec": {"taints": [taint]}, "status": status}
         await create(self.admin, "/api/v1/nodes", body)
         self.made.append(f"/api/v1/nodes/{name}")
@@ -205,9 +206,12 @@ async def test_a_pod_that_fits_nowhere_is_left_to_the_scheduler_in_time(cluster:
 
     async def told() -> bool:
         await cluster.usher.tend()
-        (pod,) = await cluster.pods("ads")
-        conditions = (pod.get("status") or {}).get("conditions") or []
-        return any(one.get("reason") == "Unschedulable" for one in conditions)
+        told = [
+            one.get("reason")
+            for pod in await cluster.pods("ads")
+            for one in (pod.get("status") or {}).get("conditions") or []
+        ]
+        return "Unschedulable" in told
 
     await eventually_async(told, what="the scheduler says why it cannot", within_s=WITHIN_S)
 
