@@ -47,6 +47,17 @@ class FreeCells:
                     return self._split(cell, gpus, in_node=in_node)
         return None
 
+    def take_at(self, gpus: int, place: range) -> Cell | None:
+        """A cell of at least so many GPUs in a place, or around it; the smallest and then the first."""
+        for size in sorted(self._by_size):
+            if size < gpus:
+                continue
+            for cell in self._by_size[size]:
+                if _overlaps(cell, place):
+                    self._by_size[size].remove(cell)
+                    return self._split_at(cell, gpus, place)
+        return None
+
     def can_hold(self, sizes: Sequence[int]) -> bool:
         """Whether cells of all these sizes can be taken one after the other, the largest first.
 
@@ -67,12 +78,27 @@ class FreeCells:
                     self._add(child)
             cell = chosen
 
+    def _split_at(self, cell: Cell, gpus: int, place: range) -> Cell:
+        while True:
+            suiting = [one for one in cell.children if one.gpus >= gpus and _overlaps(one, place)]
+            if not suiting:
+                return cell
+            chosen = min(suiting, key=_size_then_place)
+            for child in cell.children:
+                if child is not chosen:
+                    self._add(child)
+            cell = chosen
+
     def _add(self, cell: Cell) -> None:
         insort(self._by_size.setdefault(cell.gpus, []), cell, key=lambda other: other.first)
 
 
 def _size_then_place(cell: Cell) -> tuple[int, int]:
     return cell.gpus, cell.first
+
+
+def _overlaps(cell: Cell, place: range) -> bool:
+    return cell.first < place.stop and place.start < cell.first + cell.gpus
 
 
 def _suits(cell: Cell, gpus: int, *, in_node: bool) -> bool:

@@ -72,6 +72,9 @@ class KubernetesApi:
     async def patch(self, path: str, body: object, *, kind: str = MERGE_PATCH) -> Object:
         return await self._ask("PATCH", path, body=body, kind=kind)
 
+    async def delete(self, path: str, body: object) -> Object:
+        return await self._ask("DELETE", path, body=body)
+
     async def list(self, path: str, selection: Mapping[str, str]) -> tuple[list[Object], str]:
         """All objects of a collection, page by page, and the version to watch from. Raises VersionGone."""
         found: list[Object] = []
@@ -163,7 +166,8 @@ def error_of(code: int, message: str) -> ControlError:
     if code == 404:
         return NotThere(message)
     if code == 403 and "admission webhook" not in message and "cannot" in message:
-        rights = "fleet" if message.startswith("nodes ") else "pool"
+        cluster_wide = "at the cluster scope" in message
+        rights = "fleet" if cluster_wide else "pool"
         return Rejected(f"{message}; grant it as deploy/kubernetes/{rights}-rbac.yaml does")
     if code in (400, 403, 405, 422):
         return Rejected(message)

@@ -9,9 +9,9 @@ from typing import Any
 from services.actuator.kubernetes_access import find_access
 from services.actuator.kubernetes_api import KubernetesApi, Object
 from services.actuator.kubernetes_pods import GPU_TYPE_LABELS
+from services.actuator.kubernetes_requests import GPU_RESOURCE
 from services.settings.fleet import FleetContents, NodeSettings
 
-GPU_RESOURCE = "nvidia.com/gpu"
 PLACE_LABELS = (
     "topology.kubernetes.io/zone",
     "network.topology.nvidia.com/spine",
@@ -49,7 +49,7 @@ def fleet_of(nodes: Iterable[Object]) -> FleetContents:
             gpus=gpus,
             within=[labels[label] for label in PLACE_LABELS if label in labels],
         )
-        if not _usable(node):
+        if not usable(node):
             lost.append(name)
     return FleetContents(nodes=there, lost=lost)
 
@@ -59,7 +59,8 @@ def _gpus(resources: Mapping[str, Any] | None) -> int:
     return int(count) if count.isdecimal() else 0
 
 
-def _usable(node: Object) -> bool:
+def usable(node: Object) -> bool:
+    """Whether it is ready and takes pods."""
     if (node.get("spec") or {}).get("unschedulable"):
         return False
     conditions = (node.get("status") or {}).get("conditions") or []

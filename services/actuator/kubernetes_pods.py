@@ -13,6 +13,8 @@ from services.control.types import WorkerPhase
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 GPU_TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "gpu")
+GATED = "SchedulingGated"
+"""Kubernetes' reason for a pod that waits at a scheduling gate."""
 _STILL_WELL = ("ContainerCreating", "PodInitializing")
 _CRASHING = "CrashLoopBackOff"
 _REASON_LENGTH = 240

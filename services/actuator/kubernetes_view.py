@@ -10,7 +10,7 @@ from typing import Any
 
 from services.actuator.kubernetes_api import KubernetesApi, NotThere
 from services.actuator.kubernetes_mirror import Mirror
-from services.actuator.kubernetes_pods import DELETION_COST, Pod, read_pod, read_refusal, tell_pending
+from services.actuator.kubernetes_pods import DELETION_COST, GATED, Pod, read_pod, read_refusal, tell_pending
 from services.actuator.kubernetes_rivals import (
     Floor,
     Rival,
@@ -29,6 +29,8 @@ from services.control.types import Worker, WorkerPhase
 _FIRST_TO_GO = "-1000"
 _HINDERED_FOR_S = 10.0
 """A watch that breaks is opened anew in a moment; only a lasting break is worth telling."""
+_GATED_FOR_S = 60.0
+"""A pod that waits so long at a scheduling gate has nobody who opens it."""
 _REFUSAL_FOR_S = 600.0
 """Kubernetes keeps trying, and tells it again within this time."""
 
@@ -89,7 +91,7 @@ class KubernetesView:
 
     def trouble(self) -> str:
         """What keeps the pool from its size, other autoscalers apart, in words; empty when nothing does."""
-        told = [self.held, self._refusal(), tell_pending(self._live())]
+        told = [self.held, self._refusal(), tell_pending(self._lingering())]
         return "; ".join(one for one in told if one)
 
     def hurried(self, drain_s: float) -> str:
@@ -180,6 +182,11 @@ class KubernetesView:
 
     def _live(self) -> list[Pod]:
         return [pod for pod in self._pods.objects.values() if not pod.ended]
+
+    def _lingering(self) -> list[Pod]:
+        """All but those that came to the gate lately: it is opened in a moment."""
+        lately_s = time.time() - _GATED_FOR_S
+        return [pod for pod in self._live() if pod.created_at_s < lately_s or not pod.why.startswith(GATED)]
 
     def _refusal(self) -> str:
         """Why the target's controller makes no pods, when some are missing; the latest that it said.

@@ -102,6 +102,7 @@ def _allowed(
         requested=requested,
         must=min(max(requested, limits.workers_min), limits.workers_max),
         elsewhere=seen.resizes_elsewhere,
+        reserved=seen.resizes_reserved,
     )
     if held is None:
         return Bounded(allowed, standbys, sizing, notes)

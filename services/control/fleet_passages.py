@@ -14,6 +14,11 @@ from services.control.fleet_book import FleetBook
 from services.control.fleet_told import Told
 from services.control.fleet_wish import curve_of, wish_of
 
+HALVES = 2
+"""Resizes that a swap takes of each job in it: it gives way or moves in, and comes to all of its share."""
+RESERVED_S = 600.0
+"""For so long the second is kept: a swap that took longer is taken back, or was none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -33,6 +38,17 @@ class Passages:
         self._book = book
         self._wait_s = wait_s
         self._open: dict[str, Passage] = {}
+        self._reserved_until_s: dict[str, float] = {}
+        """By job that takes part in a swap, until when one of its resizes is kept for the second half."""
+
+    def reserved(self, job: str, *, now_s: float) -> tuple[int, int]:
+        """Resizes that swaps still need: of a job itself, and of all others."""
+        lasting = {name for name, until_s in self._reserved_until_s.items() if now_s < until_s}
+        return int(job in lasting), len(lasting - {job})
+
+    def made_whole(self, job: str) -> None:
+        """It has what it is to have: nothing is kept for it any more."""
+        self._reserved_until_s.pop(job, None)
 
     def of(self, mover: str) -> Passage | None:
         """The one that a job waits for; None without one."""
@@ -54,10 +70,14 @@ class Passages:
     def opened(self, job: str, shares: Mapping[JobId, Configuration], *, now_s: float) -> bool:
         """Open the best way in which the job moves or gives way; False where there is none.
 
-        Each job is in one at a time, so that nobody gives way twice.
+        Each job is in one at a time, so that nobody gives way twice. Nobody takes part whose safety limits
+        would let the first half through and not the second.
         """
-        waiting = [told for told in self._book if self._waits(told, shares)]
+        waiting = [told for told in self._book if self._waits(told, shares) and _may_end(told, shares)]
         wanted = self._book.said(job)
+        if wanted not in waiting:
+            return False
+        left = min(told.word.allowance.fleet_resizes for told in waiting)
         found: list[tuple[float, str, WayIn, Configuration]] = []
         for mover in waiting:
             to = shares[mover.id]
@@ -65,13 +85,17 @@ class Passages:
             if not leavers or (mover is not wanted and wanted not in leavers):
                 continue
             way = self._way(mover, to, leavers)
-            if way is not None and (mover is wanted or wanted.id in way.yields):
+            if way is None or HALVES * (1 + len(way.yields)) > left:
+                continue
+            if mover is wanted or wanted.id in way.yields:
                 found.append((-way.satisfaction, mover.word.decision.job, way, to))
         if not found:
             return False
         _, name, way, to = min(found, key=lambda one: one[:2])
         kept = Configuration(to.gpu_type, way.workers)
         self._open[name] = Passage(name, kept, way.yields, now_s + self._wait_s)
+        yielding = [told.word.decision.job for told in waiting if told.id in way.yields]
+        self._reserved_until_s |= dict.fromkeys([name, *yielding], now_s + RESERVED_S)
         # At once, not with its next word: what the others give up is nobody else's in between.
         self._book.tell(name, replace(self._book.said(name), awaited=kept))
         return True
@@ -89,6 +113,12 @@ class Passages:
             return None
         free = self._book.free(mover.word.decision.job, to.gpu_type)
         return way_in(entering, max(0.0, free), [side for side in leaving if side is not None])
+
+
+def _may_end(told: Told, shares: Mapping[JobId, Configuration]) -> bool:
+    """Whether its limits let it through to the end: the step back or in, and the one to all of its share."""
+    allowance = told.word.allowance
+    return allowance.resizes >= HALVES and allowance.step_up >= shares[told.id].workers
 
 
 def side_of(told: Told, gpu_type: str, most: int) -> Side | None:

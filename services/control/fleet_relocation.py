@@ -69,10 +69,16 @@ class Relocation:
         free = word.standing.gpus(room) + self._book.being_left(given.gpu_type)
         return free >= word.standing.gpus(given.workers)
 
-    def stays(self, job: str) -> None:
-        """The job is to be where it is: it waits for nothing."""
+    def stays(self, job: str, *, complete: bool) -> None:
+        """The job is to be where it is: it waits for nothing. `complete`: it has all that it is to have."""
         self._passages.close(job)
         self._moves.settled(job)
+        if complete:
+            self._passages.made_whole(job)
+
+    def reserved(self, job: str, *, now_s: float) -> tuple[int, int]:
+        """Resizes that swaps still need: of a job itself, and of all others."""
+        return self._passages.reserved(job, now_s=now_s)
 
     def stay(self, decision: Decision, gpu_type: str) -> None:
         """A move is not made, and not tried again for a while."""
@@ -108,4 +114,5 @@ class Relocation:
     def forget(self, job: str) -> None:
         """This controller does not decide for the job any more."""
         self._passages.close(job)
+        self._passages.made_whole(job)
         self._moves.forget(job)

@@ -15,8 +15,9 @@ from services.control.fleet_cells import Scattered, Sitting
 from services.control.fleet_packing import Packing
 from services.control.fleet_relocation import Relocation
 from services.control.fleet_told import FleetTerms, Grant, Told
-from services.control.fleet_wish import Word, curve_of, kinds_for, wish_of
+from services.control.fleet_wish import UNLIMITED, Word, curve_of, kinds_for, wish_of
 from services.control.neighbours import Neighbours
+from services.control.safety import Allowance
 from services.control.types import Decision, Observation, Reason, WorkerPhase
 
 __all__ = ["FleetShare", "FleetTerms", "Grant", "Told"]
@@ -78,10 +79,23 @@ class FleetShare:
             if job not in jobs:
                 self.forget(job)
 
-    def grant(self, decision: Decision, standing: Standing, seen: Observation, slo: Slo) -> Grant | None:
+    def reserved(self, job: str, *, now_s: float) -> tuple[int, int]:
+        """Resizes that swaps of GPU types still need: of a job itself, and of all others."""
+        return self._relocation.reserved(job, now_s=now_s)
+
+    def grant(
+        self,
+        decision: Decision,
+        standing: Standing,
+        seen: Observation,
+        slo: Slo,
+        *,
+        allowance: Allowance = UNLIMITED,
+    ) -> Grant | None:
         """What the job may have now; None where the fleet does not hold it back.
 
-        A job on GPUs that are not the fleet's is not the fleet's business.
+        A job on GPUs that are not the fleet's is not the fleet's business. `allowance` is what its safety
+        limits leave: a swap that they would stop half-way is not begun.
         """
         if self.unknown and Reason.RECOMMEND_ONLY not in decision.notes:
             return Grant(decision.requested)
@@ -92,7 +106,8 @@ class FleetShare:
         if self._since_s is None:
             self._since_s = decision.at_s
         kinds = tuple(k for k in kinds_for(decision, standing, seen, kind) if k in self._declared)
-        word = Word(decision, standing, seen, slo.fresh_within_s, kind, kinds or (kind,))
+        kinds = kinds or (kind,)
+        word = Word(decision, standing, seen, slo.fresh_within_s, kind, kinds, allowance=allowance)
         tried, loan = self._relocation.may_try(word, now_s=decision.at_s), self._loan(word)
         word = replace(word, kinds=tried, kept=standing.guaranteed - loan)
         awaited = self._relocation.kept_for(decision.job)
@@ -240,13 +255,13 @@ class FleetShare:
             return back
         if not self._book.contended():
             self.trouble, self._plan = "", None
-            self._relocation.stays(decision.job)
+            self._relocation.stays(decision.job, complete=decision.planned <= decision.requested)
             return self._relocation.homewards(word, self.terms.budget) or Grant(free)
         given = self._shared(word)
         if given is None:
             return Grant(min(free, decision.requested))
         if not given or given.gpu_type == word.kind:
-            self._relocation.stays(decision.job)
+            self._relocation.stays(decision.job, complete=given.workers <= decision.requested)
             return Grant(min(free, given.workers))
         moved = self._relocation.moved(word, given, self._shares)
         return moved or Grant(min(free, self._relocation.most(word)))

@@ -8,8 +8,10 @@ import numpy as np
 
 from estimator.fleet import NOTHING, Configuration, Standing, Wish
 from estimator.fleet.moving import SPAN_S, Rates, fewest, kept_by_move, late_demand, with_move
+from services.control.safety import Allowance
 from services.control.types import Decision, Observation, Reason
 
+UNLIMITED = Allowance()
 PATIENCE = 2.0
 """Times the lead time, after which a resize that pauses training is not waited for any more."""
 
@@ -28,6 +30,8 @@ class Word:
     """The types that it can be moved to, that one among them."""
     kept: int = 0
     """Workers of its guarantee that are kept for it: wished for too, so that nobody else is given them."""
+    allowance: Allowance = UNLIMITED
+    """What its safety limits leave of its resizes."""
 
     @property
     def home(self) -> str:

@@ -21,7 +21,7 @@ from services.control.ports import (
     TrafficMeter,
     WorkerPool,
 )
-from services.control.safety import SAFETY_REASONS
+from services.control.safety import SAFETY_REASONS, allowance
 from services.control.standby import standing_by
 from services.control.types import (
     ControlState,
@@ -176,8 +176,11 @@ class JobLoop:
         take the last resize that is left."""
         fleet = self._ports.fleet
         fleet.tell(self.job, self._state.safety.hour)
-        elsewhere = fleet.elsewhere(self.job, seen.at_s)
-        seen = replace(seen, resizes_elsewhere=elsewhere) if elsewhere else seen
+        share = self._ports.share
+        own, others = (0, 0) if share is None else share.reserved(self.job, now_s=seen.at_s)
+        elsewhere = fleet.elsewhere(self.job, seen.at_s) + others
+        if elsewhere or own:
+            seen = replace(seen, resizes_elsewhere=elsewhere, resizes_reserved=own)
         decision = self._granted(decide(seen, self._state, self.policy), seen)
         fleet.tell(self.job, decision.state.safety.hour)
         return decision
@@ -187,7 +190,10 @@ class JobLoop:
         share, standing = self._ports.share, self.policy.standing
         if share is None or standing is None:
             return decision
-        grant = share.grant(decision, standing, seen, self.policy.slo)
+        left = allowance(
+            self._state.safety, self.policy.safety, now_s=seen.at_s, elsewhere=seen.resizes_elsewhere
+        )
+        grant = share.grant(decision, standing, seen, self.policy.slo, allowance=left)
         if grant is None:
             return decision
         held = replace(seen, fleet_max=grant.workers, yielding=grant.leave, leaving_order=grant.order)

@@ -8,6 +8,7 @@ the fleet, and last the step.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from estimator.reason import Reason
 from services.control.breaker import Breaker, BreakerPhase, BreakerTerms
@@ -45,6 +46,17 @@ SAFETY_REASONS = frozenset(
     }
 )
 """What keeps a pool from where it should go, whatever asks for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the limits leave for now."""
+
+    resizes: float = inf
+    """Of the job's own."""
+    fleet_resizes: float = inf
+    """Of all jobs together."""
+    step_up: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +168,18 @@ def restrained(
     requested: int,
     must: int,
     elsewhere: int,
+    reserved: int = 0,
 ) -> tuple[int, Reason | None]:
     """How far a pool of `requested` may go towards `planned` now, and what keeps it from the rest.
 
     `must` is what it has to come to whatever is said here: `requested` itself, or the nearest size that
-    the job's limits allow. `elsewhere` counts the fleet's other resizes of the last hour.
+    the job's limits allow. `elsewhere` counts the fleet's other resizes of the last hour. `reserved` are
+    those that a swap of GPU types still needs to give the job back what it gave up: no shrinking uses them.
     """
     if planned == requested:
         return planned, None
     up = planned > requested
-    held = _held(memory, limits, now_s=now_s, up=up, elsewhere=elsewhere)
+    held = _held(memory, limits, now_s=now_s, up=up, elsewhere=elsewhere, reserved=0 if up else reserved)
     if held is not None:
         return must, held if must != planned else None
     step = limits.step_up_max if up else limits.step_down_max
@@ -175,14 +189,37 @@ def restrained(
     return stepped, Reason.AT_STEP if stepped != planned else None
 
 
+def allowance(memory: SafetyMemory, limits: SafetyLimits, *, now_s: float, elsewhere: int) -> Allowance:
+    """What the limits would let through from now on; nothing while a breaker is not closed.
+
+    >>> allowance(SafetyMemory(), SafetyLimits(resizes_per_hour=3), now_s=0.0, elsewhere=0).resizes
+    3
+    """
+    hour, day = memory.hour.at(now_s), memory.day.at(now_s)
+    own = [
+        limit - used
+        for limit, used in ((limits.resizes_per_hour, hour), (limits.resizes_per_day, day))
+        if limit is not None
+    ]
+    broken = limits.breaker is not None and any(
+        breaker.phase(now_s) is not BreakerPhase.CLOSED for breaker in (memory.up, memory.down)
+    )
+    fleet = limits.fleet_resizes_per_hour
+    return Allowance(
+        0 if broken else min(own, default=inf),
+        inf if fleet is None else fleet - hour - elsewhere,
+        inf if limits.step_up_max is None else limits.step_up_max,
+    )
+
+
 def _held(
-    memory: SafetyMemory, limits: SafetyLimits, *, now_s: float, up: bool, elsewhere: int
+    memory: SafetyMemory, limits: SafetyLimits, *, now_s: float, up: bool, elsewhere: int, reserved: int
 ) -> Reason | None:
     if limits.breaker is not None and not _lets_through(memory, now_s=now_s, up=up):
         return Reason.BREAKER_OPEN
-    if limits.resizes_per_day is not None and memory.day.at(now_s) >= limits.resizes_per_day:
+    if limits.resizes_per_day is not None and memory.day.at(now_s) + reserved >= limits.resizes_per_day:
         return Reason.RESIZE_BUDGET
-    here = memory.hour.at(now_s)
+    here = memory.hour.at(now_s) + reserved
     if limits.resizes_per_hour is not None and here >= limits.resizes_per_hour:
         return Reason.RESIZE_RATE
     if limits.fleet_resizes_per_hour is not None and here + elsewhere >= limits.fleet_resizes_per_hour:

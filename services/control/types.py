@@ -375,7 +375,9 @@ class Observation:
     can_stand_by: bool = True
     """Whether the pool's workers can wait, loaded, without leases."""
     resizes_elsewhere: int = 0
-    """Resizes of the fleet's other jobs within the last hour."""
+    """Resizes of the fleet's other jobs within the last hour, and those that are reserved for their swaps."""
+    resizes_reserved: int = 0
+    """Resizes that a swap of GPU types still needs, so that the job has again what it gave up for it."""
     fleet_max: int | None = None
     """The most workers that the fleet grants the job now; None where it does not hold it back."""
     gpu_type: str = ""

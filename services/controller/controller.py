@@ -22,9 +22,9 @@ from services.control.fleet import FleetCount
 from services.control.loop import JobLoop, Ports, Tick
 from services.control.ports import Leadership, StateStore, WorkerPool
 from services.control.types import Actuation, Decision, Policy
-from services.controller.batch_pool import BatchPool
 from services.controller.book import JobBook
 from services.controller.desk import Desk
+from services.controller.fleet_care import FleetCare
 from services.controller.fleet_desk import FleetDesk
 from services.controller.fleet_source import node_source
 from services.controller.journal import JobStatus, Journal
@@ -151,8 +151,9 @@ class Controller:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publisher.run(), name="publisher")
             await self._open_book()
-            tasks.create_task(self._follow_nodes(), name="fleet nodes")
-            tasks.create_task(self._tend_batch(), name="batch pool")
+            care = FleetCare(self._settings.fleet, self.fleet, self._job_settings, self._wiring)
+            for task in (care.follow_nodes, care.tend_batch, care.tend_gates):
+                tasks.create_task(task(), name=f"fleet: {task.__name__}")
             while True:
                 await self._start_and_stop(tasks)
                 await self.book.changed(within_s=self._pause_s)
@@ -161,28 +162,6 @@ class Controller:
 
     def _job_settings(self) -> dict[str, JobSettings]:
         return {name: record.settings for name, record in self.book.live.items()}
-
-    async def _follow_nodes(self) -> None:
-        """Read the fleet's nodes from the platform now and then, where they are to be read from it."""
-        platform = self._settings.fleet.platform
-        while platform.kind != "none":
-            await self.fleet.look(self._job_settings())
-            await asyncio.sleep(platform.every_s)
-
-    async def _tend_batch(self) -> None:
-        """Lend what is idle to the batch pool, where one is set. Opened by the leader alone, as jobs are."""
-        batch, share = self._settings.fleet.batch, self.fleet.share
-        while batch.gpu_type and share is not None:
-            await self._lead_first()
-            try:
-                async with self._wiring.open_pool("batch", batch.pool) as pool:
-                    lent = BatchPool(batch, share, pool, token=self._wiring.leadership.token)
-                    self.fleet.batch = lent
-                    while await lent.tend():  # noqa: ASYNC110 - GPUs fall idle by the clock
-                        await asyncio.sleep(self._pause_s)
-            except ControlError as error:
-                log.warning("batch_pool_not_opened", why=str(error))
-                await asyncio.sleep(_RESTART_AFTER_S)
 
     @property
     def _pause_s(self) -> float:

@@ -26,6 +26,7 @@ from services.controller.batch_pool import BatchPool
 from services.controller.fleet_lessons import record_of, worker_advice
 from services.controller.fleet_source import NodeSource
 from services.controller.journal import JobStatus
+from services.controller.usher import Usher
 from services.settings import JobSettings, SettingsError
 from services.settings.fleet import FleetContents, FleetSettings, NodeSettings
 
@@ -68,6 +69,8 @@ class FleetDesk:
         self._find = find
         self.batch: BatchPool | None = None
         """Who has what is idle, while this controller leads and one is set."""
+        self.usher: Usher | None = None
+        """Who places workers that wait for a node, while this controller leads."""
         self._file = settings.file
         self._read_at: tuple[int, int] | None = None
         self._contents: FleetContents = settings
@@ -154,7 +157,8 @@ class FleetDesk:
         if self.share is None:
             return None
         batch = f"the batch pool: {self.batch.trouble}" if self.batch and self.batch.trouble else ""
-        trouble = self._trouble or self.share.unknown or self.share.trouble or batch
+        unplaced = self.usher.trouble if self.usher else ""
+        trouble = self._trouble or self.share.unknown or self.share.trouble or batch or unplaced
         share = self.share
         return FleetState(
             share.terms.budget,

@@ -154,6 +154,9 @@ class PlatformSettings(SettingsGroup):
     what is given here or in `file`."""
     every_s: PositiveFloat = 30.0
     """How often they are read."""
+    place_within_s: PositiveFloat = 30.0
+    """Kubernetes: a pod that waits at the gate `penstock/placement` is let through after this long even where
+    no node is right, or nobody knows the nodes: the scheduler places it then."""
     kubeconfig: Path | None = None
     """How to reach the API server; as a pod does, else `KUBECONFIG` or `~/.kube/config`, when not given."""
     context: str = ""

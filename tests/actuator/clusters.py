@@ -56,6 +56,12 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+def access_to(server: ApiServer) -> Access:
+    """Whoever asks is let in."""
+    address = f"http://127.0.0.1:{server.port}"
+    return Access(address, NAMESPACE, _tls(), Token(lambda: ("secret", inf)))
+
+
 @dataclass
 class ClusterRig:
     """A pool on the API server of the tests, and power over that server."""
@@ -68,8 +74,7 @@ class ClusterRig:
 
     def another(self, *, drain_s: float = 0.0) -> KubernetesPool:
         """One more controller's pool on the same target, not open yet."""
-        server = f"http://127.0.0.1:{self.server.port}"
-        access = Access(server, NAMESPACE, _tls(), Token(lambda: ("secret", inf)))
+        access = access_to(self.server)
         return KubernetesPool("ads", KubernetesPlace(self.target, lambda: access, drain_s=drain_s))
 
     @property

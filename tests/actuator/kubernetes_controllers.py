@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -12,6 +13,7 @@ from tests.actuator.kubernetes_store import Store, Thing, stamp
 
 NAMESPACE = "train"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+NODES = "/api/v1/nodes"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 STATEFUL_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets"
@@ -29,6 +31,8 @@ class Controllers:
     quota: int = 1000
     """Pods beyond this number are not even made."""
     never_ready: bool = False
+    shunned: set[str] = field(default_factory=set)
+    """Nodes that the scheduler does not use, for reasons of its own."""
     _order: dict[str, int] = field(default_factory=dict)
 
     def reconcile(self) -> None:
@@ -86,28 +90,47 @@ class Controllers:
         pod = next(one for one in free if one not in taken) if ordered else f"{name}-{uuid4().hex[:10]}"
         self._order[pod] = len(self._order)
         labels = workload["spec"]["template"]["metadata"]["labels"]
-        metadata = {"name": pod, "namespace": NAMESPACE, "labels": labels}
+        owner = {"kind": "ReplicaSet", "uid": f"owner-of-{name}"}
+        metadata = {"name": pod, "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner]}
         spec = workload["spec"]["template"].get("spec") or {}
         self.store.put(PODS, {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
 
     def _schedule(self) -> None:
-        used = sum("nodeName" in pod["spec"] for pod in self._live())
+        """The fullest node that may take a pod, as `MostAllocated` scores; without nodes, as many as GPUs."""
         for pod in self._live():
             if "nodeName" in pod["spec"]:
                 continue
-            if used < self.gpus:
-                used += 1
-                self.store.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "gpu-1"}})
+            if pod["spec"].get("schedulingGates"):
+                self._told_why(
+                    pod, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"
+                )
+                continue
+            node = self._node_for(pod)
+            if node:
+                self.store.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}})
                 self._later(self.ready_after_s, self._get_ready, pod["metadata"]["name"])
             else:
                 why = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
-                condition = {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "reason": "Unschedulable",
-                    "message": why,
-                }
-                self.store.put(PODS, {**pod, "status": {"phase": "Pending", "conditions": [condition]}})
+                self._told_why(pod, "Unschedulable", why)
+
+    def _told_why(self, pod: Thing, reason: str, why: str) -> None:
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": why}
+        self.store.put(PODS, {**pod, "status": {"phase": "Pending", "conditions": [condition]}})
+
+    def _node_for(self, pod: Thing) -> str:
+        used = Counter(one["spec"]["nodeName"] for one in self._live() if "nodeName" in one["spec"])
+        nodes = {
+            name: int(node["status"]["allocatable"]["nvidia.com/gpu"])
+            for name, node in self.store.things.get(NODES, {}).items()
+        }
+        nodes = nodes or {"gpu-1": self.gpus}
+        named = _named_nodes(pod)
+        able = [
+            name
+            for name, gpus in nodes.items()
+            if used[name] < gpus and (not named or name in named) and name not in self.shunned
+        ]
+        return max(able, key=lambda name: (used[name], name), default="")
 
     def _refuse(self, collection: str, workload: Thing) -> None:
         why = 'pods "x" is forbidden: exceeded quota: gpus, requested: pods=1, used: pods=2, limited: pods=2'
@@ -137,6 +160,14 @@ class Controllers:
 
     def _later(self, delay_s: float, what: Any, name: str) -> None:
         asyncio.get_running_loop().call_later(delay_s, what, name)
+
+
+def _named_nodes(pod: Thing) -> list[str]:
+    """The nodes that its affinity names; none where any will do."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = required.get("nodeSelectorTerms") or []
+    return [name for term in terms for field in term.get("matchFields") or [] for name in field["values"]]
 
 
 def _ready(pod: Thing) -> bool:

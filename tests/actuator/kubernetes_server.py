@@ -23,6 +23,7 @@ _COLLECTION = re.compile(
     r"^(?P<collection>/apis?/.*?namespaces/[^/]+/[^/]+)(/(?P<name>[^/]+))?(/(?P<sub>scale))?$"
 )
 _ABSENT = "keda.sh"
+_EVERYWHERE = re.compile(r"^/api/v1/(?P<plural>nodes|pods)(/(?P<name>[^/]+))?$")
 
 
 @dataclass
@@ -140,6 +141,9 @@ class ApiServer:
             return {"resources": list(_resources(path))}
         if _ABSENT in path and not self.keda:
             raise Refused(404, "the server could not find the requested resource")
+        everywhere = _EVERYWHERE.match(path)
+        if everywhere is not None and everywhere["name"] is None:
+            return self._list(path, query)
         where = _COLLECTION.match(path)
         if where is None:
             raise Refused(404, "the server could not find the requested resource")
@@ -149,6 +153,10 @@ class ApiServer:
         before = self.store.get(collection, name)
         if method == "GET":
             return _scale(before) if where["sub"] else before
+        if method == "DELETE":
+            self._precondition(before, body)
+            self.controllers.lose(name)
+            return {"kind": "Status", "status": "Success"}
         after = self._changed(collection, before, method, body, kind)
         self.controllers.reconcile()
         return _scale(after) if where["sub"] else after
@@ -159,11 +167,19 @@ class ApiServer:
             after = {**before, "spec": {**before["spec"], "replicas": replicas}}
             return self.store.put(collection, after, expected=body["metadata"]["resourceVersion"])
         after = pointed(before, body) if "json-patch" in kind else merged(before, body)
+        if collection.endswith("/pods"):
+            check_pod_update(before, after)
         return self.store.put(collection, after, expected=after["metadata"]["resourceVersion"])
+
+    def _precondition(self, before: Thing, options: Any) -> None:
+        wanted = (options or {}).get("preconditions") or {}
+        if any(before["metadata"][key] != value for key, value in wanted.items()):
+            raise Refused(409, "the UID or ResourceVersion in the precondition does not match")
 
     def _list(self, collection: str, query: dict[str, str]) -> Thing:
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-        things = self.store.things.get(collection, {}).values()
+        collections = [path for path in self.store.things if _within(path, collection)]
+        things = [thing for path in collections for thing in self.store.things[path].values()]
         items = [thing for thing in things if selected(thing, labels, fields)]
         start, limit = int(query.get("continue", 0)), int(query.get("limit", 1000))
         rest = {"continue": str(start + limit)} if start + limit < len(items) else {}
@@ -186,7 +202,7 @@ class ApiServer:
             for event in list(self.store.events):
                 if (
                     event.version > since
-                    and event.collection == path
+                    and _within(event.collection, path)
                     and selected(event.thing, labels, fields)
                 ):
                     _chunk(writer, {"type": event.kind, "object": event.thing})
@@ -197,6 +213,38 @@ class ApiServer:
 
 class _Cut(Exception):
     """The connection breaks here."""
+
+
+def _within(collection: str, asked: str) -> bool:
+    """Whether a collection is what was asked for; without a namespace, those of all of them are."""
+    everywhere = _EVERYWHERE.match(asked)
+    plural = "" if everywhere is None else everywhere["plural"]
+    return collection == asked or (plural == "pods" and collection.endswith("/pods"))
+
+
+def check_pod_update(before: Thing, after: Thing) -> None:
+    """What an API server lets nobody change of a pod: its gates may go, and while there are any its node
+    affinity may be narrowed."""
+    gates, left = (pod["spec"].get("schedulingGates") or [] for pod in (before, after))
+    if any(gate not in gates for gate in left):
+        raise Refused(422, "spec.schedulingGates: Forbidden: only deletion is allowed")
+    terms, narrowed = (_terms(pod) for pod in (before, after))
+    if terms == narrowed:
+        return
+    fits = len(terms) in (0, len(narrowed)) and all(
+        new.get(key, [])[: len(old.get(key, []))] == old.get(key, [])
+        for old, new in zip(terms, narrowed, strict=False)
+        for key in ("matchExpressions", "matchFields")
+    )
+    if not gates or not fits:
+        raise Refused(422, "spec: Forbidden: pod updates may not change fields other than ...")
+
+
+def _terms(pod: Thing) -> Any:
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    return (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get(
+        "nodeSelectorTerms"
+    ) or []
 
 
 def _scale(thing: Thing) -> Thing:

@@ -12,7 +12,7 @@ from forecasting.forecast import LEVELS, Forecast
 from forecasting.history import TrafficHistory
 from services.control.fleet_share import FleetShare, FleetTerms
 from services.control.loop import JobLoop, Ports
-from services.control.types import Mode, Override, Reason
+from services.control.types import Mode, Override, PoolCapabilities, Reason, Victims
 from tests.control.fakes import (
     FakeClock,
     FakeLeadership,
@@ -102,6 +102,18 @@ async def test_when_there_is_not_each_has_its_share_and_is_told_why() -> None:
     assert await fleet.ticks(3) == {"ads": 4, "feed": 2}
     assert fleet.last("feed") is Reason.FLEET_SHARE
     assert fleet.store.log[-1].numbers["fleet_asked"] == 7.0
+
+
+async def test_standbys_are_lent_before_anybody_goes_short() -> None:
+    fleet = Fleet(8, Standing("ads"), Standing("feed"))
+    fleet.loops["ads"].policy = replace(fleet.loops["ads"].policy, standbys=3)
+    fleet.pools["ads"].able = PoolCapabilities(True, True, Victims.ANY, standbys=True)
+    fleet.wants(ads=250, feed=150)
+    assert await fleet.ticks(4) == {"ads": 6, "feed": 2}
+
+    fleet.wants(feed=450)
+
+    assert await fleet.ticks(3) == {"ads": 3, "feed": 5}  # both have all that they train with
 
 
 async def test_a_job_grows_into_its_guarantee_as_the_others_shrink_and_never_are_there_too_many() -> None:

@@ -10,6 +10,7 @@ import pytest
 from estimator.fleet import JobId, Standing
 from services.control.fleet_passages import side_of
 from services.control.fleet_share import FleetShare
+from services.control.safety import SafetyLimits
 from services.control.types import WorkerPhase
 from tests.control.typed_fleets import TICK_S, Fleet
 
@@ -99,6 +100,63 @@ async def test_what_is_given_up_for_one_is_not_taken_by_another() -> None:
     await fleet.ticks(14)
 
     assert await where(fleet) == [{"a100": 2}, {"a100": 4}, {"t4": 4}]
+
+
+@pytest.mark.parametrize("job", ["ads", "feed"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        SafetyLimits(resizes_per_hour=1),
+        SafetyLimits(resizes_per_day=1),
+        SafetyLimits(step_up_max=3),
+        SafetyLimits(fleet_resizes_per_hour=3),
+    ],
+    ids=["hour", "day", "step", "fleet"],
+)
+async def test_a_swap_that_safety_limits_would_stop_half_way_is_not_begun(
+    limits: SafetyLimits, job: str
+) -> None:
+    fleet = await swapping(ADS, Standing("feed"))
+    fleet.loops[job].policy = replace(fleet.loops[job].policy, safety=limits)
+    before = {name: await trained(fleet, name) for name in fleet.loops}
+
+    for _ in range(16):
+        await fleet.ticks(1)
+        for name in fleet.loops:
+            assert await trained(fleet, name) >= before[name]
+
+    assert await where(fleet) == [{"t4": 4}, {"a100": 4}]
+
+
+async def test_a_swap_for_which_the_limits_just_suffice_is_made_to_its_end() -> None:
+    fleet = await swapping(ADS, Standing("feed"))
+    limits = SafetyLimits(resizes_per_hour=2, fleet_resizes_per_hour=4)
+    for loop in fleet.loops.values():
+        loop.policy = replace(loop.policy, safety=limits)
+
+    await fleet.ticks(24)
+
+    assert await where(fleet) == [{"a100": 4}, {"t4": 4}]
+
+
+async def test_what_a_swap_needs_is_not_spent_on_shrinking_nor_by_others() -> None:
+    fleet = await swapping(ADS, Standing("feed"))
+    for loop in fleet.loops.values():
+        loop.policy = replace(loop.policy, safety=SafetyLimits(resizes_per_hour=2))
+    while (await fleet.asked("feed")).get("a100") == 4:
+        await fleet.ticks(1)
+    now_s = fleet.clock.at_s
+    assert fleet.share.reserved("feed", now_s=now_s) == (1, 1)  # its own second half, and that of `ads`
+    given_up = (await fleet.asked("feed"))["a100"]
+    fleet.meters["feed"].rate = 0.0  # for a moment its rule would shrink it, and with that end all it may do
+    await fleet.ticks(1)
+    assert (await fleet.asked("feed"))["a100"] == given_up
+    fleet.meters["feed"].rate = 390.0
+
+    await fleet.ticks(24)
+
+    assert await where(fleet) == [{"a100": 4}, {"t4": 4}]
+    assert fleet.share.reserved("feed", now_s=fleet.clock.at_s) == (0, 0)
 
 
 async def test_one_that_may_not_shrink_is_not_waited_for_for_ever() -> None:

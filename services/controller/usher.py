@@ -1,0 +1,211 @@
+"""Tells workers that wait at the gate on which node to come, and lets nobody wait there for long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from estimator.fleet import Budget, InvalidFleet, JobId, Standing
+from estimator.fleet.arrivals import STRANGER, Arrival, Floor, Seat, in_order
+from estimator.fleet.guarantees import homes_of
+from estimator.fleet.layout import Resident
+from estimator.fleet.machines import Amounts, Machine
+from services.control.errors import ControlError, PoolUnavailable, Rejected
+from services.settings.fleet import PlatformSettings
+
+if TYPE_CHECKING:
+    from services.actuator.kubernetes_cluster import KubernetesCluster
+    from services.actuator.kubernetes_gate import PlacedPod
+
+LEFT_ALONE_S = 600.0
+"""After a node that was chosen did not take a pod, its kin are the scheduler's for so long: it knows why."""
+_LOOKS_EVERY_S = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What the fleet says of those who may come: the nodes, the jobs, and what is lent."""
+
+    budget: Budget
+    jobs: Mapping[str, Standing]
+    """By name."""
+    lent: Mapping[JobId, int]
+
+
+class Usher:
+    """One for each controller that leads. All but since when somebody waits is read from the cluster."""
+
+    def __init__(
+        self,
+        cluster: KubernetesCluster,
+        house: Callable[[], House],
+        *,
+        within_s: float,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.trouble = ""
+        """What hinders it, in words; empty when nothing does, and while nobody waits for a node."""
+        self._cluster = cluster
+        self._house = house
+        self._within_s = within_s
+        self._now_s = now_s
+        self._since_s: dict[str, float] = {}
+        """By pod, since when it waits: at the gate, or for a scheduler that has refused it."""
+        self._told: dict[str, str] = {}
+        """By pod, the node it was sent to, until the cluster shows it."""
+        self._alone_until_s: dict[str, float] = {}
+
+    async def tend(self) -> None:
+        """Look once, after something has changed or a second has passed."""
+        await self._cluster.stirred(within_s=_LOOKS_EVERY_S)
+        pods, now_s = self._cluster.pods(), self._now_s()
+        gated = [pod for pod in pods if pod.gated and not pod.going]
+        self._told = {pod.uid: self._told[pod.uid] for pod in gated if pod.uid in self._told}
+        waiting = [pod for pod in gated if pod.uid not in self._told]
+        stuck = [pod for pod in pods if pod.node and not pod.bound and pod.refused and not pod.going]
+        self._since_s = {pod.uid: self._since_s.get(pod.uid, now_s) for pod in (*waiting, *stuck)}
+        if not waiting and not stuck:
+            return
+        blind = self._cluster.blind
+        troubles = [f"the nodes are not known: {blind}" if blind else self._cluster.partial]
+        async for pod, seat in self._seats(waiting, pods, blind=bool(blind)):
+            troubles.append(await self._tried(pod, self._let_through(pod, seat, now_s)))
+        troubles += [await self._tried(pod, self._send_back(pod, now_s)) for pod in stuck]
+        self.trouble = next((one for one in reversed(troubles) if one), "")
+
+    async def _tried(self, pod: PlacedPod, step: Awaitable[None]) -> str:
+        """What went wrong with one pod, in words: the others do not wait for it."""
+        try:
+            await step
+        except ControlError as error:
+            trouble = f"pod {pod.name} waits for its node: {error}"
+            if trouble != self.trouble:
+                log.warning("worker_not_seated", pod=pod.name, job=pod.job, why=str(error))
+            return trouble
+        return ""
+
+    async def _seats(
+        self, waiting: list[PlacedPod], pods: list[PlacedPod], *, blind: bool
+    ) -> AsyncIterator[tuple[PlacedPod, Seat | None]]:
+        """One after the other; None for whom we may not place, and while nobody knows the nodes."""
+        now_s = self._now_s()
+        ours = {
+            pod.uid: pod for pod in waiting if not blind and self._alone_until_s.get(pod.owner, 0.0) <= now_s
+        }
+        for pod in waiting:
+            if pod.uid not in ours:
+                yield pod, None
+        if not ours:
+            return
+        shown = [replace(pod, node=self._told.get(pod.uid, pod.node)) for pod in pods]
+        house = self._house()
+        floor = floor_of(shown, self._cluster, house)
+        for arrival in in_order(arrivals_of(ours.values(), self._cluster, house), floor):
+            # Apart: a thousand nodes with guarantees take a tenth of a second.
+            yield ours[arrival.worker], await asyncio.to_thread(floor.seat, arrival)
+
+    async def _let_through(self, pod: PlacedPod, seat: Seat | None, now_s: float) -> None:
+        node = "" if seat is None else seat.node
+        late = now_s - self._since_s[pod.uid] >= self._within_s
+        alone = self._alone_until_s.get(pod.owner, 0.0) > now_s
+        if not node and not late and not alone:
+            return
+        try:
+            passed = await self._cluster.let_through(pod, node)
+        except Rejected:
+            if not node or not late:
+                raise
+            node, passed = "", await self._cluster.let_through(pod, "")
+        if passed:
+            self._told[pod.uid] = node
+            why = "scheduler" if not node or seat is None else seat.reason.value
+            log.info("worker_seated", pod=pod.name, job=pod.job, node=node, why=why)
+
+    async def _send_back(self, pod: PlacedPod, now_s: float) -> None:
+        """A pod cannot be told another node: what made it makes another, which the scheduler places."""
+        if not pod.owner or now_s - self._since_s[pod.uid] < self._within_s:
+            return
+        if await self._cluster.send_back(pod):
+            self._alone_until_s[pod.owner] = now_s + LEFT_ALONE_S
+            log.warning("worker_sent_back", pod=pod.name, job=pod.job, node=pod.node)
+
+
+def arrivals_of(waiting: Iterable[PlacedPod], cluster: KubernetesCluster, house: House) -> list[Arrival]:
+    """Pods that wait, as the choice of a node sees them."""
+    from services.actuator.kubernetes_suits import suits  # noqa: PLC0415 - an extra
+
+    faces = [node.face for node in cluster.nodes()]
+    return [
+        Arrival(
+            pod.uid,
+            _needs(pod, house),
+            frozenset(face.name for face in faces if suits(face, pod.spec)),
+            house.jobs[pod.job].id if pod.job in house.jobs else None,
+        )
+        for pod in waiting
+    ]
+
+
+def floor_of(pods: Iterable[PlacedPod], cluster: KubernetesCluster, house: House) -> Floor:
+    """The nodes of a cluster, and who is on them."""
+    budget, standings = house.budget, {job.id: job for job in house.jobs.values()}
+    kinds = {node.name: node.gpu_type for node in budget.there}
+    machines = {
+        node.face.name: Machine(
+            node.face.name,
+            node.room,
+            price=budget.price(kinds[node.face.name]) if node.face.name in kinds else 0.0,
+        )
+        for node in cluster.nodes()
+    }
+    residents: list[Resident] = []
+    for pod in pods:
+        if pod.node in machines:
+            needs = _needs(pod, house)
+            machines[pod.node] = machines[pod.node].with_one(needs)
+            residents += _residents(pod, needs, house)
+    try:
+        homes = homes_of(standings.values(), budget)
+    except InvalidFleet:
+        homes = {}  # more is guaranteed than there is: the desk tells it, and nothing can be kept
+    return Floor(budget, machines, standings, homes, residents, house.lent)
+
+
+def _residents(pod: PlacedPod, needs: Amounts, house: House) -> list[Resident]:
+    if pod.job in house.jobs:
+        return [Resident(house.jobs[pod.job].id, pod.node, 1)]
+    return [Resident(STRANGER, pod.node, max(1, round(needs.gpus)))] if needs.gpus else []
+
+
+def _needs(pod: PlacedPod, house: House) -> Amounts:
+    """What its node gives up for it. A part of a GPU is no resource of Kubernetes': the job tells it."""
+    job = house.jobs.get(pod.job)
+    share = job.gpus_per_worker if job is not None and job.gpus_per_worker < 1 else 0.0
+    return pod.needs if pod.needs.gpus or not share else replace(pod.needs, gpus=share)
+
+
+@asynccontextmanager
+async def open_usher(
+    platform: PlatformSettings, namespaces: Iterable[str], house: Callable[[], House]
+) -> AsyncIterator[Usher]:
+    """Who places the pods of a Kubernetes cluster. Raises PoolUnavailable, Rejected."""
+    try:
+        from services.actuator.kubernetes_access import find_access  # noqa: PLC0415 - an extra
+        from services.actuator.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise PoolUnavailable(f"placement needs the package {error.name}: the extra `kubernetes`") from error
+    access = await asyncio.to_thread(find_access, platform.kubeconfig, platform.context)
+    cluster = KubernetesCluster(access, namespaces)
+    try:
+        await cluster.open()
+        yield Usher(cluster, house, within_s=platform.place_within_s)
+    finally:
+        await cluster.close()
