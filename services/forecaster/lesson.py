@@ -51,7 +51,8 @@ class TrainingRequest:
     """Cheap models trained beside it."""
     calendar: Calendar = field(default_factory=Calendar)
     budget_cpu_s: float = 90.0
-    steps: int = 1500
+    steps: int | None = None
+    """Of training the network; as its settings say when None."""
     seed: int = 0
 
 
