@@ -65,7 +65,7 @@ def _within_budget(descent: _Descent) -> Descended:
     effort, spec = descent.effort, descent.spec
     smooth, step, steps = float("nan"), 0, effort.steps_for(len(descent.usable), spec)
     while step < steps:
-        share = max(step / steps, effort.used())
+        share = effort.share(step, steps)
         if share >= 1:
             break
         value = descent.step(effort.rate(step, share, spec))

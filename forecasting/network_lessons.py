@@ -52,6 +52,14 @@ class Effort:
         """The most there may be."""
         return spec.steps if self.steps is None else self.steps
 
+    def share(self, step: int, steps: int) -> float:
+        """How much of the training is done: by steps, and by the budget only once half of it is spent.
+
+        A budget that is not going to bind must not touch the learning rate: CPU time is never twice the
+        same, and the same seed is to give the same weights.
+        """
+        return max(step / steps, 2 * self.used() - 1)
+
     def rate(self, step: int, share: float, spec: NetworkSpec) -> float:
         """The learning rate: a short warm-up, then a cosine decay to nothing."""
         highest = spec.learning_rate if self.learning_rate is None else self.learning_rate

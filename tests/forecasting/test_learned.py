@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -293,6 +294,19 @@ def test_a_warm_start_begins_where_the_last_training_ended() -> None:
 
 
 @needs_torch
+def test_a_budget_that_lasts_leaves_no_trace_in_the_weights() -> None:
+    busy = np.random.default_rng(0)
+    spent: tuple[Callable[[], float], ...] = (lambda: 0.0, lambda: float(busy.uniform(0.0, 0.5)))
+
+    one, two = (
+        train_network(lessons(), spec_named("patchtst"), Calendar(), Effort(steps=20, used=used))
+        for used in spent
+    )
+
+    for name, weights in one.weights.items():
+        np.testing.assert_array_equal(weights, two.weights[name])
+
+
 def test_a_network_takes_its_own_number_of_steps_and_fewer_where_rows_are_few() -> None:
     spec = spec_named("patchtst")
 
