@@ -172,7 +172,11 @@ class ServedForecasts:
         It stays so until a training beats what then serves. The version in force is given back; it is
         another's choice already where `version` was not in force. Raises NoArtefact.
         """
-        before = self._store.roll_back(version)
+        try:
+            before = self._store.roll_back(version)
+        except OSError as error:  # a full disk must not take the job's loop with it
+            self._tell("rollback", f"version {version} cannot be rolled back: {error}")
+            return self._version
         self._refused.add(version)
         self._rolled_back = self._store.rolled_back() or ""
         if self._version == version:

@@ -177,6 +177,18 @@ def test_a_version_that_was_rolled_back_stays_away_after_a_restart(tmp_path: Pat
         served.stop()
 
 
+def test_a_rollback_that_cannot_be_written_down_is_a_fault_to_be_seen(tmp_path: Path) -> None:
+    served = Untrainable(SETTINGS, tmp_path, NEVER)
+    written(served._store, "1")
+    (tmp_path / "versions" / "1" / "refused").mkdir()  # where the mark is to be written
+    served.start()
+    try:
+        assert served.roll_back("1") == "1"
+        assert "version 1 cannot be rolled back" in served.status().fault
+    finally:
+        served.stop()
+
+
 @pytest.mark.parametrize("spoilt", [False, True], ids=["none before", "unreadable before"])
 def test_where_nothing_can_be_gone_back_to_light_models_serve(tmp_path: Path, *, spoilt: bool) -> None:
     served = Untrainable(SETTINGS, tmp_path, NEVER)
