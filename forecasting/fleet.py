@@ -151,9 +151,12 @@ class Fleet:
         sound = [model for model in self.learned if model.name not in self.faults]
         for topic in waiting[:REHEARSED_A_STEP]:
             self._rehearsed.add(topic)
-            fresh = Selector(self.grid, self._names(self.learned))
+            fresh, before = Selector(self.grid, self._names(self.learned)), self._selectors.get(topic)
+            if before is not None:
+                # One season is little to judge by: what a name's last weights were worth counts too,
+                # by half, which is what the season played now leaves of older scores.
+                fresh.remembering(before)
             rehearse(fresh, histories[topic], sound, self.calendar)
-            before = self._selectors.get(topic)
             self._selectors[topic] = fresh if before is None else fresh.succeeding(before)
 
     def _serve(self, topic: str, history: TrafficHistory, traffic: TrafficHistory, said: Said) -> Forecast:

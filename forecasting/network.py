@@ -49,6 +49,8 @@ class NetworkSpec:
     """Rows of a training step."""
     learning_rate: float = 2e-3
     """At its highest, after the warm-up."""
+    steps: int = 1500
+    """Of training, where the budget lasts and the rows are many enough for them."""
 
     @property
     def name(self) -> str:
@@ -76,6 +78,7 @@ SPECS: Mapping[str, NetworkSpec] = {
         # Small steps and many of them: numpy pays little for a step as such.
         batch=64,
         learning_rate=6e-3,
+        steps=4500,
         options=(
             ("patch_len", PATCH),
             ("stride", PATCH),

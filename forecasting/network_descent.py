@@ -65,7 +65,7 @@ def _within_budget(descent: _Descent) -> Descended:
     effort, spec = descent.effort, descent.spec
     smooth, step, steps = float("nan"), 0, effort.steps_for(len(descent.usable), spec)
     while step < steps:
-        share = max(step / steps, effort.used())
+        share = effort.share(step, steps)
         if share >= 1:
             break
         value = descent.step(effort.rate(step, share, spec))
@@ -78,9 +78,10 @@ def _within_budget(descent: _Descent) -> Descended:
 
 def _until_converged(descent: _Descent) -> Descended:
     effort, plateau, step = descent.effort, Plateau(), 0
+    most = effort.steps_of(descent.spec)
     highest = descent.spec.learning_rate if effort.learning_rate is None else effort.learning_rate
     best: dict[str, Any] | None = None
-    while not plateau.over and step < effort.steps and effort.used() < 1:
+    while not plateau.over and step < most and effort.used() < 1:
         descent.step(highest * plateau.rate * min(1.0, step / WARM_UP_STEPS + 0.02))
         step += 1
         if step % CHECK_STEPS:

@@ -26,7 +26,8 @@ EMPHASIS = (1.0, 2.0, 1.0, 3.0, 1.0)
 class Effort:
     """How much training: at most `steps`, and no longer than `used` says (1 = the budget is spent)."""
 
-    steps: int = 1500
+    steps: int | None = None
+    """As the network's settings say when None."""
     batch: int | None = None
     """Rows a step; as the network's settings say when None."""
     learning_rate: float | None = None
@@ -45,7 +46,19 @@ class Effort:
 
     def steps_for(self, rows: int, spec: NetworkSpec) -> int:
         """No more passes over few rows than `EPOCHS_MAX`."""
-        return min(self.steps, max(EPOCHS_MAX * rows // self.batch_of(spec), 100))
+        return min(self.steps_of(spec), max(EPOCHS_MAX * rows // self.batch_of(spec), 100))
+
+    def steps_of(self, spec: NetworkSpec) -> int:
+        """The most there may be."""
+        return spec.steps if self.steps is None else self.steps
+
+    def share(self, step: int, steps: int) -> float:
+        """How much of the training is done: by steps, and by the budget only once half of it is spent.
+
+        A budget that is not going to bind must not touch the learning rate: CPU time is never twice the
+        same, and the same seed is to give the same weights.
+        """
+        return max(step / steps, 2 * self.used() - 1)
 
     def rate(self, step: int, share: float, spec: NetworkSpec) -> float:
         """The learning rate: a short warm-up, then a cosine decay to nothing."""

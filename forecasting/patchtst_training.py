@@ -101,7 +101,7 @@ def _descend(
     squares: dict[str, Array] = {}
     smooth, step, steps = float("nan"), 0, effort.steps_for(len(usable), spec)
     while step < steps:
-        share = max(step / steps, effort.used())
+        share = effort.share(step, steps)
         if share >= 1:
             break
         picked = usable[draw.integers(0, len(usable), size=effort.batch_of(spec))]

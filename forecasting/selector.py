@@ -80,14 +80,18 @@ class Selector:
         other.calibration = self.calibration
         other._settled_to, other._stride = self._settled_to, self._stride
         other._served_loss, other._served_came = self._served_loss, self._served_came
-        for new, model in enumerate(other.models):
-            if model in self.models:
-                old = self.models.index(model)
-                for mine, theirs in zip(other._sums(), self._sums(), strict=True):
+        return other.remembering(self)
+
+    def remembering(self, before: Selector) -> Selector:
+        """This one, with the scores that models of these names had; what comes is added to them."""
+        for new, model in enumerate(self.models):
+            if model in before.models:
+                old = before.models.index(model)
+                for mine, theirs in zip(self._sums(), before._sums(), strict=True):
                     mine[new] = theirs[old]
-        if self.leader in other.models:
-            other.leader = self.leader
-        return other
+        if before.leader in self.models:
+            self.leader = before.leader
+        return self
 
     def succeeding(self, before: Selector) -> Selector:
         """This one, with what the one before had learned of how far served quantiles are off."""

@@ -1,4 +1,4 @@
-"""What operators do to a running job: override, pause, resume, recommend or act."""
+"""What operators do to a running job: override, pause, resume, recommend or act, roll models back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from services.api.dependencies import KnownJob, MaybeVersion, Operator
-from services.api.examples import MODE, OVERRIDE, PAUSE
+from services.api.dependencies import KnownJob, MaybeVersion, ObservedJob, Operator
+from services.api.examples import MODE, OVERRIDE, PAUSE, ROLLBACK
 from services.api.jobs import shown
 from services.api.site import TheSite
 from services.api.views import JobView
 from services.control.types import Mode
+from services.controller.desk import Unfitting
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["actions"])
 
@@ -43,6 +44,15 @@ class PauseRequest(Request):
     """Why the job is paused."""
 
     reason: Words = ""
+
+
+class RollbackRequest(Request):
+    """Which version of the forecasting models is bad, and why."""
+
+    version: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,40}$")]
+    """The one in force, as `training.version` of `GET /v1/jobs/{job_id}/forecast` tells."""
+    reason: Annotated[Words, Field(min_length=1)]
+    """Why, for the audit log."""
 
 
 class ModeRequest(Request):
@@ -119,4 +129,31 @@ async def set_mode(
 ) -> JobView:
     """`act` carries decisions out; `recommend` only records them."""
     after = await site.controller.desk.set_mode(record.name, wanted.mode, who.caller, expected=version)
+    return await shown(site, after, response)
+
+
+@router.post("/forecast/rollback")
+async def roll_back_models(
+    *,
+    who: Operator,
+    record: KnownJob,
+    seen: ObservedJob,
+    site: TheSite,
+    version: MaybeVersion,
+    response: Response,
+    wanted: Annotated[RollbackRequest, Body(openapi_examples={"bad": {"value": ROLLBACK}})],
+) -> JobView:
+    """Serve this version of the forecasting models no more: the one before it does, else light models.
+
+    It stays so until a training beats what then serves. Jobs with the same forecast settings share
+    their models, and go back together.
+    """
+    training = seen.forecast.training if seen.forecast else None
+    in_force = training.version if training else ""
+    if wanted.version != in_force:
+        found = f"version {in_force} is" if in_force else "no trained models are"
+        raise Unfitting(f"version {wanted.version} is not in force in job {record.name!r}: {found}")
+    after = await site.controller.desk.roll_back_models(
+        record.name, wanted.version, who.caller, reason=wanted.reason, expected=version
+    )
     return await shown(site, after, response)

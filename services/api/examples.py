@@ -12,6 +12,7 @@ JOB: dict[str, Any] = {
 PATCH: dict[str, Any] = {"scaling": {"workers_max": 24}}
 OVERRIDE: dict[str, Any] = {"workers": 6, "lasting_s": 3600, "reason": "a campaign starts at nine"}
 PAUSE: dict[str, Any] = {"reason": "the parameter server is being moved"}
+ROLLBACK: dict[str, Any] = {"version": "01763395200000", "reason": "it missed every peak since noon"}
 MODE: dict[str, Any] = {"mode": "recommend"}
 ADMISSION: dict[str, Any] = {
     "name": "video",

@@ -14,7 +14,7 @@ from services.controller.snapshot import JobSnapshot
 from services.controller.views.view import View
 from services.controller.views.workers import WorkerView
 from services.settings import JobSettings
-from services.store.job_record import JobRecord, OverrideRecord, PauseRecord
+from services.store.job_record import JobRecord, OverrideRecord, PauseRecord, RollbackRecord
 
 
 class JobView(View):
@@ -34,6 +34,8 @@ class JobView(View):
     mode: Mode
     paused: PauseRecord | None
     override: OverrideRecord | None
+    rollback: RollbackRecord | None
+    """The version of the forecasting models that was last rolled back."""
     changed_at_s: float
     changed_by: str
     degraded: bool
@@ -69,6 +71,7 @@ class JobView(View):
             mode=Mode.RECOMMEND if job.pool.kind == "recommend" else job.scaling.mode,
             paused=record.pause,
             override=override if override is not None and override.until_s > now_s else None,
+            rollback=record.rollback,
             changed_at_s=record.changed_at_s,
             changed_by=record.changed_by,
             degraded=seen.degraded if seen else True,

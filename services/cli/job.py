@@ -108,6 +108,7 @@ job.command("override")(job_actions.override)
 job.command("pause")(job_actions.pause)
 job.command("resume")(job_actions.resume)
 job.command("mode")(job_actions.mode)
+job.command("rollback")(job_actions.rollback)
 
 
 @job.command("delete")

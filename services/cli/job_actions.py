@@ -1,4 +1,4 @@
-"""What operators do to a running job: `penstock job slo`, `override`, `pause`, `resume`, `mode`."""
+"""What operators do to a running job: promise, override, pause, resume, act or recommend, roll back."""
 
 from __future__ import annotations
 
@@ -83,3 +83,25 @@ def mode(
     """`act` carries decisions out; `recommend` only records them."""
     with asking_server("job mode", server, ca_file) as client:
         show_changed(client.ask("POST", job_path(name, "/mode"), {"mode": wanted}), as_json)
+
+
+def rollback(
+    *,
+    name: Name,
+    reason: Annotated[str, typer.Option(help="Why, for the audit log.")],
+    models: Annotated[
+        str | None, typer.Option(help="The version that is bad; the one in force when not given.")
+    ] = None,
+    server: Server = SERVER,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go back to the forecasting models before those in force, or to light ones, until better are trained."""
+    with asking_server("job rollback", server, ca_file) as client:
+        if models is None:
+            training = client.get(job_path(name, "/forecast")).document["training"]
+            models = training["version"] if training else ""
+        if not models:
+            raise typer.BadParameter(f"job {name} has no trained models in force")
+        body = {"version": models, "reason": reason}
+        show_changed(client.ask("POST", job_path(name, "/forecast/rollback"), body), as_json)

@@ -84,7 +84,14 @@ def _forecast(d: dict[str, Any]) -> Table:
         for i in range(0, steps, every)
     ]
     whole = Table.grid()
-    head = {"model": d["model"], "score": d["score"], "trouble": d["trouble"]}
+    training = d["training"] or {}
+    head = {
+        "model": d["model"],
+        "score": d["score"],
+        "version": training.get("version"),
+        "rolled back": training.get("rolled_back"),
+        "trouble": d["trouble"],
+    }
     whole.add_row(facts({name: value for name, value in head.items() if value is not None and value != ""}))
     whole.add_row("")
     whole.add_row(

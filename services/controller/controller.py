@@ -105,6 +105,10 @@ class Wiring(Protocol):
         """How training of the job's forecasting models stands; None where nothing is trained."""
         ...
 
+    async def roll_back_models(self, name: str, version: str) -> None:
+        """Serve this version of the job's forecasting models no more; nothing where it is not in force."""
+        ...
+
     async def forget(self, name: str) -> None:
         """Delete everything that is kept of a job but its tombstone. Raises StateUnavailable."""
         ...
@@ -221,6 +225,7 @@ class Controller:
             if latest.version != record.version and not latest.deleted:
                 record = latest
                 self._wiring.take_over(name, record.settings)
+                await self._heed_rollback(record)
                 policy = self._policy(record)
                 await asyncio.to_thread(policy.rule.prepare)
                 loop.policy = policy
@@ -229,8 +234,14 @@ class Controller:
         first = self._policy(record)
         await asyncio.to_thread(first.rule.prepare)
         async with self._wiring.open_job(name, record.settings) as ports:
+            await self._heed_rollback(record)
             loop = JobLoop(name, first, replace(ports, fleet=self._fleet, share=self.fleet.share), tell=tell)
             await loop.run(interval_s=self._settings.controller.tick_s, prepare=take_over)
+
+    async def _heed_rollback(self, record: JobRecord) -> None:
+        """At every change and start: the models may lie elsewhere now, and one told of before stays away."""
+        if record.rollback is not None:
+            await self._wiring.roll_back_models(record.name, record.rollback.version)
 
     def _policy(self, record: JobRecord) -> Policy:
         settings = self._settings.controller

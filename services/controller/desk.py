@@ -29,6 +29,7 @@ from services.store.job_record import (
     NoSuchJob,
     OverrideRecord,
     PauseRecord,
+    RollbackRecord,
     StaleVersion,
 )
 from services.store.jobs import ABSENT, Trace
@@ -191,6 +192,19 @@ class Desk:
 
         return await self._edit(name, edit, by, "job.resume", expected=expected)
 
+    async def roll_back_models(
+        self, name: str, version: str, by: Caller, *, reason: str, expected: int | None = None
+    ) -> JobRecord:
+        """Serve this version of the forecasting models no more. Said twice of one version keeps the first."""
+        wanted = RollbackRecord(version=version, at_s=self._clock.now_s(), reason=reason, by=by.name)
+
+        def edit(record: JobRecord) -> JobRecord:
+            if record.rollback is not None and record.rollback.version == version:
+                return record
+            return record.model_copy(update={"rollback": wanted})
+
+        return await self._edit(name, edit, by, "job.rollback", expected=expected, reason=reason)
+
     async def delete(self, name: str, by: Caller, *, expected: int | None, forget: bool) -> JobRecord:
         """Mark the job as deleted; the leader drains its workers, and with `forget` its history goes too."""
 
@@ -307,5 +321,5 @@ def _told(record: JobRecord | None) -> dict[str, object]:
     """What the audit log compares."""
     if record is None or record.deleted:
         return {}
-    told = record.model_dump(mode="json", include={"pause", "override"})
+    told = record.model_dump(mode="json", include={"pause", "override", "rollback"})
     return {**told, **_dump(record.settings)}

@@ -117,6 +117,10 @@ class LiveWiring:
         status = self._forecasts.status(name)
         return None if status is None else TrainingView.of(status)
 
+    async def roll_back_models(self, name: str, version: str) -> None:
+        """Serve this version no more, in the job's fleet; weights are read in a thread of their own."""
+        await asyncio.to_thread(self._forecasts.roll_back, name, version)
+
     async def forget(self, name: str) -> None:
         """Delete ledger, decisions, state and reports of a job. Raises StateUnavailable."""
         pattern = self._keys.state(name).removesuffix("state") + "*"

@@ -5,10 +5,11 @@
     DIR/versions/ID/*.npz       arrays (regression, networks)
     DIR/versions/ID/*.txt       LightGBM's own text format
     DIR/versions/ID/*.pt2       torch's exported programs, of networks that numpy does not run
+    DIR/versions/ID/refused     there once an operator has rolled the version back
 
 ArtefactError
 ├── ArtefactInvalid   truncated, altered, of another format or for another grid
-└── NoArtefact        nothing was trained yet, or there is nothing to go back to
+└── NoArtefact        there is no such version
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Manifest:
 
 
 class ArtefactStore:
-    """Versions in one directory. One writer (the training process), one reader (the controller)."""
+    """Versions in one directory. The training process writes them, the controller reads and refuses."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -121,12 +122,28 @@ class ArtefactStore:
         return final
 
     def publish(self, version: str) -> None:
-        """Put a version in force, all at once; old ones beyond the last few are removed."""
+        """Put a version in force, all at once."""
         self.manifest(version)
         _write_text(self.directory / "current", version + "\n")
-        for old in self.versions()[:-KEPT]:
-            if old != version:
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Keep the last few versions that can be served, and the last few others, to be looked at."""
+        servable = [version for version in self.versions() if self.servable(version)]
+        others = [version for version in self.versions() if version not in servable]
+        for old in servable[:-KEPT] + others[:-KEPT]:
+            if old != self.current():
                 shutil.rmtree(self.directory / "versions" / old, ignore_errors=True)
+
+    def servable(self, version: str) -> bool:
+        """Whether a version can be put in force: training accepted some of it, nobody refused it."""
+        try:
+            return bool(self.manifest(version).models) and not self._mark(version).exists()
+        except ArtefactError:
+            return False
+
+    def _mark(self, version: str) -> Path:
+        return self.directory / "versions" / version / "refused"
 
     def versions(self) -> list[str]:
         """Oldest first."""
@@ -142,14 +159,33 @@ class ArtefactStore:
         except FileNotFoundError:
             return None
 
-    def roll_back(self) -> str:
-        """Put the version before the one in force back. Raises NoArtefact when there is none."""
-        current = self.current()
-        older = [version for version in self.versions() if current is None or version < current]
-        if not older:
-            raise NoArtefact(f"{self.directory} has no version before {current}; train one first")
-        self.publish(older[-1])
-        return older[-1]
+    def roll_back(self, version: str) -> str | None:
+        """Refuse a version for good; where it is in force, the last servable one before it is from now on.
+
+        None is in force where there is none before it. Raises NoArtefact for a version that is not there.
+        """
+        if version not in self.versions():
+            raise NoArtefact(f"{self.directory} has no version {version}")
+        _write_text(self._mark(version), "rolled back\n")
+        if self.current() != version:
+            return self.current()
+        before = [older for older in self.versions() if older < version and self.servable(older)]
+        if before:
+            _write_text(self.directory / "current", before[-1] + "\n")
+        else:
+            (self.directory / "current").unlink(missing_ok=True)
+        return self.current()
+
+    def rolled_back(self) -> str | None:
+        """The version that was rolled back and that nothing newer has replaced yet; None when there is none.
+
+        While there is one, a new training has to beat what is in force to be put there.
+        """
+        current = self.current() or ""
+        refused = [
+            version for version in self.versions() if version > current and self._mark(version).exists()
+        ]
+        return refused[-1] if refused else None
 
     def manifest(self, version: str) -> Manifest:
         """Raises NoArtefact, ArtefactInvalid."""

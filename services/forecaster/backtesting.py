@@ -43,8 +43,8 @@ class BacktestPlan:
     """Trained models by name; all that are installed when empty."""
     served: tuple[str, ...] | None = None
     """Which of them the selector may use; all when None."""
-    steps: int = 1500
-    """Of training a network."""
+    steps: int | None = None
+    """Of training a network; as its settings say when None."""
     network_cpu_s: float = 60.0
     converging_cpu_s: Mapping[str, float] = field(default_factory=dict)
     """Networks that are trained until they have converged, or this many CPU-seconds have passed."""

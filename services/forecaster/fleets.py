@@ -8,13 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import structlog
+
 from forecasting.calendar import Calendar
 from forecasting.selector import Score
 from services.control.ports import ForecastSource
+from services.forecaster.artefacts import NoArtefact
 from services.forecaster.lesson import CHEAP
 from services.forecaster.light import LightForecasts
 from services.forecaster.served import ForecastStatus, ServedForecasts, ServingOptions
 from services.settings.job import ForecastSettings
+
+log = structlog.get_logger(__name__)
 
 NO_NETWORK = "none"
 
@@ -63,6 +68,16 @@ class ForecastFleets:
         """How training and serving do in the job's fleet, its topics left out; None for light models."""
         fleet = self._fleet_of(job)
         return None if fleet is None else fleet.status(topics=False)
+
+    def roll_back(self, job: str, version: str) -> None:
+        """Serve this version no more in the job's fleet; nothing where it is not known, as after a move."""
+        fleet = self._fleet_of(job)
+        if fleet is None:
+            return
+        try:
+            fleet.roll_back(version)
+        except NoArtefact:
+            log.debug("nothing_to_roll_back", job=job, version=version)
 
     def _fleet_of(self, job: str) -> ServedForecasts | None:
         key = self._key_of.get(job)

@@ -51,7 +51,8 @@ class TrainingRequest:
     """Cheap models trained beside it."""
     calendar: Calendar = field(default_factory=Calendar)
     budget_cpu_s: float = 90.0
-    steps: int = 1500
+    steps: int | None = None
+    """Of training the network; as its settings say when None."""
     seed: int = 0
 
 
@@ -78,7 +79,7 @@ def train(
     fitted = _fit(request, lessons, store, started_s, tell)
     tell("judging", _used(started_s, request))
     losses = judge(grid, histories, fitted.models(grid, request.calendar), request.calendar)
-    accepted = tuple(name for name, loss in losses.items() if loss <= LOSS_MAX)
+    accepted = _accepted(request, histories, store, losses)
     manifest = Manifest(
         version=f"{round(time.time() * 1000):014d}",
         step_s=grid.step_s,
@@ -102,8 +103,29 @@ def train(
     )
     if accepted:
         store.publish(manifest.version)
+    store.tidy()
     tell("done", 1.0)
     return manifest
+
+
+def _accepted(
+    request: TrainingRequest,
+    histories: Mapping[str, TrafficHistory],
+    store: ArtefactStore,
+    losses: Mapping[str, float],
+) -> tuple[str, ...]:
+    """The models that beat the light ones; none after a rollback while what was gone back to is better."""
+    accepted = tuple(name for name, loss in losses.items() if loss <= LOSS_MAX)
+    current = store.current()
+    if store.rolled_back() is None or current is None:
+        return accepted
+    try:
+        _, kept = store.load(current, request.grid, request.calendar)
+    except ArtefactError:
+        return accepted  # what cannot be loaded does not serve either
+    standing = judge(request.grid, histories, kept, request.calendar)
+    best = min(standing.values(), default=LOSS_MAX)
+    return accepted if min(losses.values(), default=float("inf")) < best else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

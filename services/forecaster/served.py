@@ -67,6 +67,8 @@ class ForecastStatus:
 
     version: str
     """Of the trained models in force; empty before the first."""
+    rolled_back: str
+    """The version that an operator took out of force, until a training beats what serves; else empty."""
     models: tuple[str, ...]
     """Trained models in force."""
     training: TrainingState
@@ -103,6 +105,7 @@ class ServedForecasts:
         """Trained models to swap in before the next step."""
         self._thread: threading.Thread | None = None
         self._version = ""
+        self._rolled_back = ""
         self._refused: set[str] = set()
         self._faults: dict[str, str] = {}
         """By where: what is wrong there now."""
@@ -117,6 +120,7 @@ class ServedForecasts:
         """Load the version in force, if any, and begin to serve."""
         if self.advice:
             log.warning("network_not_trainable", network=self.options.network, why=self.advice)
+        self._rolled_back = self._store.rolled_back() or ""
         self._adopt(self._store.current())
         self._thread = threading.Thread(target=self._run, name="forecast-serving", daemon=True)
         self._thread.start()
@@ -162,13 +166,24 @@ class ServedForecasts:
             self._histories.pop(topic, None)
             self._served.pop(topic, None)
 
-    def roll_back(self) -> str:
-        """Serve the version before the one in force. Raises NoArtefact."""
-        bad = self._version
-        version = self._store.roll_back()
-        self._refused.add(bad)
-        self._adopt(version)
-        return version
+    def roll_back(self, version: str) -> str:
+        """Serve `version` no more: the one before it does, else light models. Told twice, it goes back once.
+
+        It stays so until a training beats what then serves. The version in force is given back; it is
+        another's choice already where `version` was not in force. Raises NoArtefact.
+        """
+        try:
+            before = self._store.roll_back(version)
+        except OSError as error:  # a full disk must not take the job's loop with it
+            self._tell("rollback", f"version {version} cannot be rolled back: {error}")
+            return self._version
+        self._refused.add(version)
+        self._rolled_back = self._store.rolled_back() or ""
+        if self._version == version:
+            log.warning("trained_models_rolled_back", version=version, to=before or "light models")
+            self.use((), "")  # also where the one before turns out to be unreadable
+            self._adopt(before)
+        return self._version
 
     def scores(self, topic: str) -> tuple[Score, ...]:
         """How every model has done on a topic lately."""
@@ -182,6 +197,7 @@ class ServedForecasts:
             fleet, served = self._fleet, dict(self._served) if topics else {}
         return ForecastStatus(
             version=self._version,
+            rolled_back=self._rolled_back,
             models=tuple(model.name for model in fleet.learned),
             training=self._training.state,
             fault="; ".join(self._faults.values()),
@@ -294,6 +310,7 @@ class ServedForecasts:
             self._tell("weights", f"version {version} cannot be used: {error}")
             return
         self._faults = {}
+        self._rolled_back = self._store.rolled_back() or ""
         self.use(models, version)
         log.info("trained_models_swapped", version=version, models=manifest.models)
 

@@ -65,7 +65,7 @@ class NetworkOnPrefix:
             heavy("torch").set_num_threads(1)  # policies are judged side by side, one to a core
         effort = self._effort
         if self._weights is not None:
-            effort = replace(effort, steps=max(effort.steps // 5, 1))
+            effort = replace(effort, steps=max(effort.steps_of(self._spec) // 5, 1))
         try:
             network = train_network(lessons, self._spec, Calendar(), effort, start=self._weights)
         except NotEnoughHistory:

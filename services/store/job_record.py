@@ -75,6 +75,15 @@ class PauseRecord(Record):
     by: str
 
 
+class RollbackRecord(Record):
+    """The version of the forecasting models that is not to be served any more, and who said so."""
+
+    version: str
+    at_s: float
+    reason: str
+    by: str
+
+
 class JobRecord(Record):
     """One job as it is in force, or as it was when it was deleted."""
 
@@ -87,6 +96,8 @@ class JobRecord(Record):
     changed_by: str = ""
     pause: PauseRecord | None = None
     override: OverrideRecord | None = None
+    rollback: RollbackRecord | None = None
+    """The last one; the version that serves instead stays until a training beats it."""
     deleted: bool = False
     forget: bool = False
     """Of a deleted job: its ledger and history are to go too."""

@@ -16,6 +16,7 @@ from services.access.role import Role
 from services.access.token import Token
 from services.api.app import create_app
 from services.api.event_feed import EventFeed
+from services.api.examples import ROLLBACK
 from services.api.operations import create_operations_app
 from services.api.site import Site
 from services.api.what_if import Answer, Point, Question
@@ -32,6 +33,7 @@ from services.controller.metrics import Metrics
 from services.controller.publisher import events_of
 from services.controller.readiness import Readiness
 from services.controller.snapshot import JobSnapshot
+from services.controller.views.forecast import TrainingView
 from services.controller.views.quality import QualityView
 from services.settings import JobSettings
 from services.settings.fleet import FleetSettings, GpuTypeSettings
@@ -59,6 +61,20 @@ class FragileStream(MemoryStream):
         return await super().wait(last, limit=limit)
 
 
+def trained(version: str) -> TrainingView:
+    """Forecasting models in force."""
+    return TrainingView(
+        version=version,
+        models=["patchtst"],
+        phase="done",
+        stage="done",
+        share=1.0,
+        rejected=[],
+        fault="",
+        advice="",
+    )
+
+
 class FakeController:
     """Its jobs are real; its ticks come when a test says so."""
 
@@ -76,6 +92,7 @@ class FakeController:
         self.failure: Exception | None = None
         self.leading = True
         self.late_share = 0.005
+        self.training: TrainingView | None = trained(ROLLBACK["version"])
 
     @property
     def jobs(self) -> Any:
@@ -89,7 +106,7 @@ class FakeController:
         if status is None or record is None:
             return None
         quality = QualityView(trained=1000, late=5, late_share=self.late_share, repeated=0, lost=0)
-        return JobSnapshot.of(status, record.settings, quality=quality)
+        return JobSnapshot.of(status, record.settings, quality=quality, training=self.training)
 
     async def decisions(self, job: str, *, limit: int) -> tuple[Decision, ...]:
         if self.failure:

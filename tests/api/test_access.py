@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from services.access.role import Role
-from services.api.examples import ADMISSION, FEWER_NODES, JOB, MODE, OVERRIDE, PAUSE, WHAT_IF
+from services.api.examples import ADMISSION, FEWER_NODES, JOB, MODE, OVERRIDE, PAUSE, ROLLBACK, WHAT_IF
 from services.control.errors import StateUnavailable
 from services.settings.root import ApiSettings
 from tests.api.sites import Rig
@@ -49,6 +49,7 @@ ROUTES: dict[tuple[str, str], tuple[Role, Any]] = {
     ("POST", "/v1/jobs/{job_id}/pause"): (Role.OPERATOR, PAUSE),
     ("POST", "/v1/jobs/{job_id}/resume"): (Role.OPERATOR, None),
     ("POST", "/v1/jobs/{job_id}/mode"): (Role.OPERATOR, MODE),
+    ("POST", "/v1/jobs/{job_id}/forecast/rollback"): (Role.OPERATOR, ROLLBACK),
 }
 """Every route of the document but the endless one, who may use it, and a body that is right."""
 

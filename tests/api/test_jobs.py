@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+import pytest
 from fastapi.testclient import TestClient
 from starlette.types import Message
 
-from services.api.examples import JOB, MODE, OVERRIDE, PAUSE
+from services.api.examples import JOB, MODE, OVERRIDE, PAUSE, ROLLBACK
 from services.api.what_if import Answer, Question
 from services.clock import SystemClock
 from services.controller.book import JobBook
 from services.settings.root import ApiSettings
-from tests.api.sites import Rig
+from tests.api.sites import Rig, trained
 
 ANY = {"If-Match": "*"}
 
@@ -169,6 +170,38 @@ async def test_pausing_twice_keeps_the_first_and_its_reason(client: TestClient) 
     assert first.headers["etag"] == second.headers["etag"]
     assert second.json()["paused"]["reason"] == PAUSE["reason"]
     assert resumed.json()["paused"] is None
+
+
+async def test_models_are_rolled_back_by_the_version_in_force_with_a_reason_and_a_trace(
+    client: TestClient, rig: Rig
+) -> None:
+    rig.controller.tick()
+
+    done = client.post("/v1/jobs/clicks/forecast/rollback", json=ROLLBACK)
+    again = client.post("/v1/jobs/clicks/forecast/rollback", json={**ROLLBACK, "reason": "another"})
+
+    assert done.json()["rollback"]["version"] == ROLLBACK["version"]
+    assert again.json()["rollback"]["reason"] == ROLLBACK["reason"], "the first is kept"
+    entry = client.get("/v1/audit").json()[0]
+    assert (entry["action"], entry["reason"]) == ("job.rollback", ROLLBACK["reason"])
+    (change,) = entry["changes"]
+    assert (change["field"], change["after"]["version"]) == ("rollback", ROLLBACK["version"])
+
+
+@pytest.mark.parametrize("in_force", ["2", "", None])
+async def test_a_version_that_is_not_in_force_cannot_be_rolled_back(
+    client: TestClient, rig: Rig, in_force: str | None
+) -> None:
+    rig.controller.training = None if in_force is None else trained(in_force)
+    rig.controller.tick()
+
+    refused = client.post("/v1/jobs/clicks/forecast/rollback", json=ROLLBACK)
+
+    assert refused.status_code == 409
+    assert "is not in force" in refused.json()["detail"]
+    for bad in ({**ROLLBACK, "version": "../2"}, {**ROLLBACK, "reason": ""}):
+        assert client.post("/v1/jobs/clicks/forecast/rollback", json=bad).status_code == 422
+    assert rig.controller.jobs["clicks"].rollback is None
 
 
 async def test_what_was_changed_is_there_after_a_restart(client: TestClient, rig: Rig) -> None:

@@ -23,6 +23,7 @@ from services.store.connect import connect
 from services.store.job_record import JobRecord
 from services.store.jobs import RedisJobs
 from services.store.keys import Keys
+from tests.api.sites import trained
 from tests.web.conftest import Served
 
 
@@ -121,6 +122,19 @@ def test_a_job_is_overridden_paused_resumed_switched_and_deleted(shell: Shell, s
     assert shell("job", "delete", "clicks", given="n\n").exit_code == 1
     assert "ledger" in shell.json("job", "delete", "clicks", "--yes")
     assert set(served.rig.controller.jobs) == {"views"}
+
+
+def test_forecasting_models_are_rolled_back(shell: Shell, served: Served) -> None:
+    served.rig.controller.training = None
+    nothing = shell("job", "rollback", "clicks", "--reason", "bad")
+    served.rig.controller.training = trained("7")
+    unreasoned = shell("job", "rollback", "clicks")
+
+    assert (nothing.exit_code, unreasoned.exit_code) == (2, 2)
+    assert "no trained models in force" in nothing.stderr
+    assert shell.json("job", "rollback", "clicks", "--reason", "bad")["rollback"]["version"] == "7"
+    assert shell("job", "rollback", "clicks", "--models", "6", "--reason", "bad").exit_code == 1
+    assert "7" in shell("job", "forecast", "clicks").stdout
 
 
 def test_a_file_is_applied_once_and_again(shell: Shell, tmp_path: Path) -> None:

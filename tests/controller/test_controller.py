@@ -68,6 +68,7 @@ class FakeWiring:
         self.forgotten: list[str] = []
         self.meter_figures: dict[str, MeterFigures] = {}
         self.taken_over: list[tuple[str, float]] = []
+        self.rolled_back: list[tuple[str, str]] = []
 
     async def progress(self, name: str) -> Progress:
         return Progress({}, {}, trained=100, late=1, repeated=0, lost=0, epoch=1)
@@ -86,6 +87,9 @@ class FakeWiring:
 
     def training(self, name: str) -> TrainingView | None:
         return None
+
+    async def roll_back_models(self, name: str, version: str) -> None:
+        self.rolled_back.append((name, version))
 
     async def forget(self, name: str) -> None:
         self.forgotten.append(name)
@@ -247,6 +251,22 @@ async def test_a_change_holds_from_the_next_tick_on(wiring: FakeWiring) -> None:
     assert all(decision is not None and decision.planned == 7 for decision in after)
     assert all(decision is not None and decision.reason == "override" for decision in after)
     assert wiring.opened == ["clicks"], "an SLO or a size needs no new ports"
+
+
+async def test_a_rollback_reaches_the_models_at_once_and_after_a_restart(wiring: FakeWiring) -> None:
+    controller = a_controller(wiring, "clicks")
+
+    async with running(controller) as ticks:
+        await eventually_async(lambda: ticks, what="a tick")
+        assert wiring.rolled_back == []
+        await controller.desk.roll_back_models("clicks", "7", BY, reason="bad")
+        await eventually_async(lambda: wiring.rolled_back, what="the rollback")
+    assert set(wiring.rolled_back) == {("clicks", "7")}
+
+    wiring.rolled_back.clear()
+    async with running(a_controller(wiring, "clicks")):
+        await eventually_async(lambda: wiring.rolled_back, what="the rollback after a restart")
+    assert set(wiring.rolled_back) == {("clicks", "7")}
 
 
 async def test_a_paused_job_is_left_as_it_is_and_a_new_slo_reaches_the_metrics(wiring: FakeWiring) -> None:

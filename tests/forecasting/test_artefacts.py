@@ -15,8 +15,12 @@ from forecasting.network_lessons import TrainedNetwork
 from services.forecaster.artefacts import FORMAT, KEPT, ArtefactInvalid, ArtefactStore, Manifest, NoArtefact
 from tests.forecasting.worlds import GRID, history, regression, rhythm, untrained_patchtst
 
+BOTH = ("regression", "patchtst")
 
-def written(store: ArtefactStore, version: str, *, publish: bool = True) -> str:
+
+def written(
+    store: ArtefactStore, version: str, *, models: tuple[str, ...] = BOTH, publish: bool = True
+) -> str:
     net = untrained_patchtst()
     manifest = Manifest(
         version=version,
@@ -26,7 +30,7 @@ def written(store: ArtefactStore, version: str, *, publish: bool = True) -> str:
         trained_to_s=0.0,
         cpu_s=1.0,
         topics=1,
-        models=("regression", "patchtst"),
+        models=models,
         networks=(asdict(net.spec),),
     )
     network = TrainedNetwork(net.spec, net.weights, net.offsets, 0.0, 1)
@@ -106,14 +110,51 @@ def test_a_version_for_another_step_is_refused(store: ArtefactStore) -> None:
         store.load("1", replace(GRID, step_s=60.0))
 
 
-def test_going_back_restores_the_version_before(store: ArtefactStore) -> None:
+def test_going_back_restores_the_version_before_and_then_none(store: ArtefactStore) -> None:
     written(store, "1")
     written(store, "2")
 
-    assert store.roll_back() == "1"
-    assert store.current() == "1"
-    with pytest.raises(NoArtefact, match="no version before 1"):
-        store.roll_back()
+    assert store.roll_back("2") == "1"
+    assert (store.current(), store.rolled_back()) == ("1", "2")
+    assert store.roll_back("2") == "1", "told twice it went back twice"
+    assert store.roll_back("1") is None
+    assert store.current() is None
+    with pytest.raises(NoArtefact, match="no version 3"):
+        store.roll_back("3")
+
+
+def test_going_back_passes_over_versions_that_were_rejected_or_refused(store: ArtefactStore) -> None:
+    written(store, "1")
+    written(store, "2", models=(), publish=False)
+    written(store, "3")
+    written(store, "4")
+    store.roll_back("3")
+
+    assert store.current() == "4", "another version was in force"
+    assert store.roll_back("4") == "1"
+
+
+def test_a_version_that_was_gone_back_from_is_forgotten_once_a_newer_one_is_in_force(
+    store: ArtefactStore,
+) -> None:
+    written(store, "1")
+    written(store, "2")
+    store.roll_back("2")
+
+    written(store, "3")
+
+    assert store.rolled_back() is None
+    assert store.roll_back("3") == "1", "a version that an operator refused came back"
+
+
+def test_rejected_versions_do_not_push_out_the_one_to_go_back_to(store: ArtefactStore) -> None:
+    written(store, "1")
+    for number in range(2, 2 * KEPT):
+        written(store, f"{number}", models=(), publish=False)
+    written(store, "9")
+
+    assert store.roll_back("9") == "1"
+    assert len(store.versions()) == 2 + KEPT
 
 
 def test_the_last_few_versions_are_kept(store: ArtefactStore) -> None:

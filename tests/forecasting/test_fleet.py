@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 
 from forecasting.batch import Batch
 from forecasting.features import Features
@@ -60,6 +61,20 @@ def test_new_weights_are_rehearsed_again() -> None:
     said = fleet.forecast({"a": history(rhythm(4 + 1 / DAY))})["a"]
 
     assert said.shares["constant"] < 0.001
+
+
+def test_what_the_weights_before_were_worth_counts_beside_a_rehearsal() -> None:
+    fleet = served(regression())
+    once = {score.model: score.scored for score in fleet.scores("a")}
+
+    again = fleet.with_learned((regression(), Constant()))
+    again.forecast({"a": history(rhythm(4 + 1 / DAY))})
+
+    scored = {score.model: score.scored for score in again.scores("a")}
+    assert scored["regression"] == pytest.approx(1.5 * once["regression"], rel=0.05), (
+        "one season, half of another"
+    )
+    assert scored["constant"] == pytest.approx(once["regression"], rel=0.05), "it was never heard before"
 
 
 def test_a_topic_too_young_to_judge_by_is_served_unrehearsed() -> None:

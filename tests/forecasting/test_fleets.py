@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from services.forecaster.fleets import ForecastFleets, options_of
+from services.forecaster.artefacts import ArtefactStore
+from services.forecaster.fleets import ForecastFleets, directory_name, options_of
 from services.forecaster.lesson import CHEAP, missing_for
 from services.forecaster.light import LightForecasts
 from services.forecaster.served import ServedForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess
 from services.settings.job import ForecastSettings, JobSettings
+from tests.forecasting.test_artefacts import written
 from tests.forecasting.worlds import GRID, STEP_S, history, rhythm
 from tests.waiting import eventually_async
 
@@ -36,6 +38,25 @@ async def test_jobs_of_one_grid_share_a_fleet_that_ends_with_the_last_of_them(tm
         assert fleets.status("b") is None
         assert fleets.scores("b") == ()
     assert serving_threads() == before
+
+
+async def test_a_rollback_is_heard_by_the_fleet_of_the_job_alone(tmp_path: Path) -> None:
+    store = ArtefactStore(tmp_path / directory_name(SETTINGS))
+    written(store, "1")
+    written(store, "2")
+    fleets = ForecastFleets(tmp_path)
+
+    async with fleets.open("a", SETTINGS), fleets.open("b", SETTINGS):
+        fleets.roll_back("nobody", "2")
+        fleets.roll_back("a", "7")
+        for job, version in (("a", "2"), ("b", "2")):
+            status = fleets.status(job)
+            assert status is not None
+            assert status.version == version
+        fleets.roll_back("a", "2")
+        other = fleets.status("b")
+        assert other is not None
+        assert (other.version, other.rolled_back) == ("1", "2"), "one fleet, one set of models"
 
 
 async def test_a_light_model_alone_starts_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from forecasting.last_value import LastValue
 from forecasting.learned import lessons_from
 from forecasting.network import NetworkSpec, inputs_of, spec_named
 from forecasting.network_descent import answer
-from forecasting.network_lessons import Effort, network_lessons
+from forecasting.network_lessons import EPOCHS_MAX, Effort, network_lessons
 from forecasting.network_training import answers_of, build_module, exported, train_network
 from forecasting.patchtst import PatchTst
 from forecasting.patchtst_training import Pass, initial_weights, weighted_pinball
@@ -293,6 +294,27 @@ def test_a_warm_start_begins_where_the_last_training_ended() -> None:
 
 
 @needs_torch
+def test_a_budget_that_lasts_leaves_no_trace_in_the_weights() -> None:
+    busy = np.random.default_rng(0)
+    spent: tuple[Callable[[], float], ...] = (lambda: 0.0, lambda: float(busy.uniform(0.0, 0.5)))
+
+    one, two = (
+        train_network(lessons(), spec_named("patchtst"), Calendar(), Effort(steps=20, used=used))
+        for used in spent
+    )
+
+    for name, weights in one.weights.items():
+        np.testing.assert_array_equal(weights, two.weights[name])
+
+
+def test_a_network_takes_its_own_number_of_steps_and_fewer_where_rows_are_few() -> None:
+    spec = spec_named("patchtst")
+
+    assert Effort().steps_for(1_000_000, spec) == spec.steps > spec_named("nhits").steps
+    assert Effort(steps=7).steps_for(1_000_000, spec) == 7
+    assert Effort().steps_for(640, spec) == EPOCHS_MAX * 640 // spec.batch
+
+
 def test_an_unknown_architecture_is_named_with_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"has no architecture 'Nonsense'.*patchtst"):
         build_module(spec_named("Nonsense"), GRID)

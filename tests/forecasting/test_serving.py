@@ -154,10 +154,54 @@ def test_the_version_in_force_is_loaded_at_the_start_and_can_be_rolled_back(tmp_
     served.start()
     try:
         assert served.status().version == "2"
-        assert served.roll_back() == "1"
+        assert served.roll_back("2") == "1"
+        assert served.roll_back("2") == "1"
         ask(served, "a", 9)
-        assert served.status().version == "1"
+        assert (served.status().version, served.status().rolled_back) == ("1", "2")
         eventually(lambda: "patchtst" in served.status().models, what="the models of version 1")
+    finally:
+        served.stop()
+
+
+def test_a_version_that_was_rolled_back_stays_away_after_a_restart(tmp_path: Path) -> None:
+    before = Untrainable(SETTINGS, tmp_path, NEVER)
+    written(before._store, "1")
+    written(before._store, "2")
+    before.roll_back("2")
+
+    served = Untrainable(SETTINGS, tmp_path, NEVER)
+    served.start()
+    try:
+        assert (served.status().version, served.status().rolled_back) == ("1", "2")
+    finally:
+        served.stop()
+
+
+def test_a_rollback_that_cannot_be_written_down_is_a_fault_to_be_seen(tmp_path: Path) -> None:
+    served = Untrainable(SETTINGS, tmp_path, NEVER)
+    written(served._store, "1")
+    (tmp_path / "versions" / "1" / "refused").mkdir()  # where the mark is to be written
+    served.start()
+    try:
+        assert served.roll_back("1") == "1"
+        assert "version 1 cannot be rolled back" in served.status().fault
+    finally:
+        served.stop()
+
+
+@pytest.mark.parametrize("spoilt", [False, True], ids=["none before", "unreadable before"])
+def test_where_nothing_can_be_gone_back_to_light_models_serve(tmp_path: Path, *, spoilt: bool) -> None:
+    served = Untrainable(SETTINGS, tmp_path, NEVER)
+    if spoilt:
+        written(served._store, "1")
+        (tmp_path / "versions" / "1" / "regression.npz").write_bytes(b"")
+    written(served._store, "2")
+    served.start()
+    try:
+        eventually(lambda: "patchtst" in served.status().models, what="the trained models")
+        assert served.roll_back("2") == ""
+        assert ask(served, "a", 9) in {"last-value", "mean-max", "seasonal"}
+        assert served.status().models == ()
     finally:
         served.stop()
 

@@ -55,6 +55,25 @@ def test_a_model_that_loses_to_the_light_ones_is_rejected_and_the_version_in_for
     assert store.current() == "1"
 
 
+@pytest.mark.parametrize(("now", "takes_over"), [(0.6, True), (0.8, False)])
+def test_after_a_rollback_a_training_has_to_beat_what_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, now: float, takes_over: bool
+) -> None:
+    store = ArtefactStore(tmp_path)
+    older, bad = "00000000000001", "00000000000002"  # as long as the names that training gives
+    written(store, older)
+    written(store, bad)
+    store.roll_back(bad)
+    said = iter([{"regression": now}, {"regression": 0.9, "patchtst": 0.7}])
+    monkeypatch.setattr(lesson, "judge", lambda *_: next(said))
+
+    manifest = train(REQUEST, {"a": history(rhythm(4))}, tmp_path, lambda _stage, _share: None)
+
+    assert store.current() == (manifest.version if takes_over else older)
+    assert store.rolled_back() == (None if takes_over else bad)
+    assert manifest.rejected == (() if takes_over else ("regression",))
+
+
 def test_one_bad_model_does_not_take_the_good_one_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,8 @@ class TrainingView(View):
 
     version: str
     """Of the trained models in force; empty before the first."""
+    rolled_back: str = ""
+    """The version that an operator took out of force; empty again once a training has beaten what serves."""
     models: list[str]
     """Trained models in force."""
     phase: str
@@ -46,7 +48,8 @@ class TrainingView(View):
     share: float
     """Of the CPU budget of the training under way."""
     rejected: list[str]
-    """Models of the last training that lost to the light ones on the last season."""
+    """Models of the last training that lost on the last season: to the light ones, or after a rollback to
+    what serves."""
     fault: str
     """What went wrong last; empty when all is well."""
     advice: str
@@ -58,6 +61,7 @@ class TrainingView(View):
         training = status.training
         return cls(
             version=status.version,
+            rolled_back=status.rolled_back,
             models=list(status.models),
             phase=training.phase.value,
             stage=training.stage,
