@@ -157,10 +157,10 @@ class _Plan:
             to = self._move(-negative, load, most)
             if to in queues:
                 queues[to].insert(bisect_left(queues[to], (load, negative)), (load, negative))
-            if self._before[-negative] == most:
-                left -= 1
-                if left == 0:
-                    queues.clear()
+            home, had = int(self._before[-negative]), left
+            left += (home == to) - (home == most)  # what comes home again was not moved at all
+            if 0 in (had, left) and had != left:
+                queues.clear()  # those of before may no longer be moved, or again
 
     def _movable(self, worker: int, *, all_of_them: bool) -> list[tuple[float, int]]:
         """What may be taken from `worker`, lightest first; not all when its own of before must stay."""

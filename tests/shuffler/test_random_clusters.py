@@ -51,6 +51,17 @@ def test_no_rule_is_broken_while_workers_come_and_go_and_loads_drift(
         before = case.after
 
 
+def test_what_comes_home_again_uses_up_no_move() -> None:
+    """Partition 4 leaves w1 for want of better, and comes back once partition 1 has left."""
+    before = Assignment({0: ("w3",), 1: ("w1",), 2: ("w1",), 3: ("w2",), 4: ("w1",)})
+    speeds = {"w0": 46.0, "w1": 10.0, "w2": 10.0, "w3": 69.0, "w4": 10.0}
+
+    case = planned(before, [14.0, 27.99, 13.738, 0.2176, 2.38375], speeds, moves_max=3)
+
+    assert violations(case) == []
+    assert case.after.owners[0] == ("w0",)
+
+
 @settings(max_examples=40)
 @given(clusters())
 def test_a_plan_in_force_stays_in_force(cluster: tuple[list[float], dict[str, float]]) -> None:
