@@ -22,6 +22,7 @@ from services.actuator.kubernetes_pool import KubernetesPool
 from services.actuator.kubernetes_target import TargetSpec
 from services.control.types import PoolState
 from tests.actuator.rigs import until
+from tests.waiting import eventually_async
 
 RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes" / "pool-rbac.yaml"
 _WITHIN_S = 180.0
@@ -66,7 +67,14 @@ class PlaneRig:
             await create(self.admin, self._path_of(document), document)
         account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/penstock/token"
         self.token = (await create(self.admin, account, _TOKEN_REQUEST))["status"]["token"]
+        if self.target.kind == "Deployment":
+            # Its first rollout, of no pods, is over: who is lost from now on is not lost to that.
+            await eventually_async(self._is_rolled_out, within_s=_WITHIN_S, what="a Deployment of nobody")
         self.pool = self.another()
+
+    async def _is_rolled_out(self) -> bool:
+        status = (await self.admin.get(f"{self.workloads}/ads")).get("status") or {}
+        return any(one.get("reason") == "NewReplicaSetAvailable" for one in status.get("conditions") or [])
 
     def another(self) -> KubernetesPool:
         """One more controller's pool on the same target, not open yet."""

@@ -315,6 +315,7 @@ def test_a_network_takes_its_own_number_of_steps_and_fewer_where_rows_are_few() 
     assert Effort().steps_for(640, spec) == EPOCHS_MAX * 640 // spec.batch
 
 
+@needs_torch
 def test_an_unknown_architecture_is_named_with_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"has no architecture 'Nonsense'.*patchtst"):
         build_module(spec_named("Nonsense"), GRID)
