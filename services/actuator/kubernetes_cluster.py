@@ -109,6 +109,10 @@ class KubernetesCluster:
         """Every pod that is counted."""
         return [pod for mirror in self._pods for pod in mirror.objects.values()]
 
+    def ours(self, pod: PlacedPod) -> bool:
+        """Whether it is of a namespace of our jobs: at another's gate another controller stands."""
+        return pod.namespace in self._namespaces
+
     async def let_through(self, pod: PlacedPod, node: str) -> bool:
         """Take the gate away, towards one node or any; False where somebody else was quicker.
 

@@ -76,11 +76,11 @@ class FleetCare:
         platform, share, told = self._settings.platform, self._desk.share, ""
         while platform.kind == "kubernetes" and share is not None:
             await self._lead_first()
-            namespaces = _namespaces(self._jobs())
+            namespaces = self._namespaces()
             try:
                 async with open_usher(platform, namespaces, lambda: self._house(share)) as usher:
                     self._desk.usher = usher
-                    while self._leads() and _namespaces(self._jobs()) == namespaces:
+                    while self._leads() and self._namespaces() == namespaces:
                         await usher.tend()
             except ControlError as error:
                 if str(error) != told:
@@ -97,17 +97,15 @@ class FleetCare:
         standings = {name: job.standing(name) for name, job in self._jobs().items()}
         return House(share.terms.budget, standings, share.loans())
 
+    def _namespaces(self) -> frozenset[str]:
+        """Of the pods of jobs and batch pool; empty is the controller's own."""
+        jobs = [job.pool for job in self._jobs().values()]
+        pools = [*jobs, *(pool.of_type(kind) for pool in jobs for kind in pool.by_gpu_type)]
+        return frozenset({"", *(pool.kubernetes.namespace for pool in [self._settings.batch.pool, *pools])})
+
     def _leads(self) -> bool:
         return self._world.leadership.token() is not None
 
     async def _lead_first(self) -> None:
         while not self._leads():  # noqa: ASYNC110 - it is gained and lost by the clock
             await asyncio.sleep(_LOOKS_EVERY_S)
-
-
-def _namespaces(jobs: Mapping[str, JobSettings]) -> frozenset[str]:
-    """Of the jobs' pods; empty is the controller's own."""
-    pools = [
-        pool for job in jobs.values() for pool in (job.pool, *map(job.pool.of_type, job.pool.by_gpu_type))
-    ]
-    return frozenset({"", *(pool.kubernetes.namespace for pool in pools)})

@@ -67,12 +67,14 @@ class Usher:
         """Look once, after something has changed or a second has passed."""
         await self._cluster.stirred(within_s=_LOOKS_EVERY_S)
         pods, now_s = self._cluster.pods(), self._now_s()
-        gated = [pod for pod in pods if pod.gated and not pod.going]
+        ours = [pod for pod in pods if self._cluster.ours(pod) and not pod.going]
+        gated = [pod for pod in ours if pod.gated]
         self._told = {pod.uid: self._told[pod.uid] for pod in gated if pod.uid in self._told}
         waiting = [pod for pod in gated if pod.uid not in self._told]
-        stuck = [pod for pod in pods if pod.node and not pod.bound and pod.refused and not pod.going]
+        stuck = [pod for pod in ours if pod.node and not pod.bound and pod.refused]
         self._since_s = {pod.uid: self._since_s.get(pod.uid, now_s) for pod in (*waiting, *stuck)}
         if not waiting and not stuck:
+            self.trouble = ""
             return
         blind = self._cluster.blind
         troubles = [f"the nodes are not known: {blind}" if blind else self._cluster.partial]

@@ -174,7 +174,7 @@ async def cluster() -> AsyncIterator[GatedCluster]:
 async def test_gated_pods_land_on_the_nodes_that_were_chosen(cluster: GatedCluster, kind: str) -> None:
     await cluster.deploy("ads", 6, kind=kind)
 
-    nodes = await cluster.until("ads", lambda nodes: len(nodes) > 0 and not nodes[""], "all have a node")
+    nodes = await cluster.until("ads", lambda nodes: nodes.total() == 6 and not nodes[""], "all have a node")
 
     assert sorted(nodes.values()) == [2, 4]  # packed: the scheduler alone would have spread them
     assert not cluster.usher.trouble

@@ -113,6 +113,20 @@ async def test_pods_are_packed_on_the_nodes_that_were_chosen_for_them(rig: Usher
         assert not gated(pod)
 
 
+async def test_a_pod_at_the_gate_of_another_namespace_is_another_controllers(rig: UsherRig) -> None:
+    rig.deploy("theirs")
+    rig.scale("theirs", 1)
+    theirs = rig.pods("theirs")[0]
+    rig.server.store.put(PODS, {**theirs, "metadata": {**theirs["metadata"], "namespace": "elsewhere"}})
+    rig.scale("ads", 1)
+    rig.now_s += 2 * WITHIN_S
+
+    await rig.until(lambda: "" not in rig.nodes(), "ours has a node")
+
+    assert not [write for write in rig.server.writes() if "elsewhere" in write]
+    assert not rig.usher.trouble
+
+
 async def test_a_pod_without_the_gate_is_the_schedulers(rig: UsherRig) -> None:
     rig.deploy("feed", gated=False)
     rig.scale("feed", 2)
