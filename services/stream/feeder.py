@@ -26,10 +26,9 @@ Answer = TypeVar("Answer")
 
 _IDLE_S: Final = 0.05
 """How long to wait before looking for work again."""
-_AHEAD: Final = 0.25
-"""The next lease is taken when less than this share of one is left to train."""
-_AHEAD_MOST: Final = 1000
-"""Samples before the end of a lease at which the next is taken at the earliest, batches allowing."""
+_AHEAD_S: Final = 0.1
+"""The next lease is taken when less than a batch, and less than this much work, is left to read: time
+enough to get to its records. What one worker holds in advance another could train by now."""
 _LEASE_MOST: Final = 100_000
 """Samples in a lease at most, however fast the trainer says it is: a dead worker's are repeated."""
 
@@ -112,9 +111,8 @@ class Feeder:
 
     def _ahead(self) -> int:
         """Unread samples below which the next lease is taken."""
-        batch = self._plan.batch
-        lease = self._leases.rate_per_s * self._plan.lease_s
-        return max(batch, min(max(2 * batch, _AHEAD_MOST), round(lease * _AHEAD)))
+        work = round(self._leases.rate_per_s * _AHEAD_S)
+        return max(self._plan.batch, min(self._plan.read_ahead, work))
 
     def _take_lease(self) -> bool:
         """Whether there is something to do at once. Asks Kafka for more when nothing is unleased."""

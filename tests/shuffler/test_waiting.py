@@ -14,7 +14,6 @@ BATCH, STEP_S = 50, 0.1
 LEASE_S = 0.25
 TICK_S = 0.005
 UTILISATION = 0.9
-TERMS = Terms(patience_s=LEASE_S, fill_s=0.1)
 
 
 @dataclass
@@ -52,40 +51,67 @@ class Worker:
 
 @dataclass
 class World:
-    """Partitions that fill evenly, a ledger, and workers; what was taken from each partition, and when."""
+    """Partitions that fill evenly, a ledger, and workers that come and go; what was trained when."""
 
     partitions: int
     workers: list[Worker]
-    ledger: Ledger
+    lease_s: float = LEASE_S
+    patience_s: float = LEASE_S
     backlog: int = 0
-    sent_s: dict[int, list[float]] = field(default_factory=dict)
-    taken: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
+    now_s: float = 0.0
+    taken: dict[int, list[tuple[float, list[int]]]] = field(default_factory=dict)
+    """By partition, the offsets that each batch had of it, and when they were taken."""
 
-    def play(self, seconds: float) -> None:
-        due = 0.0
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(Terms(patience_s=self.patience_s, fill_s=0.1))
         self.sent_s = {p: [0.0] * self.backlog for p in range(self.partitions)}
         self.ledger.open(dict.fromkeys(self.sent_s, 0), now_s=0.0)
-        for tick in range(round(seconds / TICK_S)):
-            now_s = tick * TICK_S
-            due += UTILISATION * len(self.workers) * BATCH / STEP_S * TICK_S / self.partitions
-            for sent in self.sent_s.values():
-                sent.extend([now_s] * (int(due) + self.backlog - len(sent)))
-            if not tick % 20:  # every 0.1 s one of them looks
-                self.ledger.extend({p: len(sent) for p, sent in self.sent_s.items()}, now_s=now_s)
-            for worker in self.workers:
-                self._work(worker, now_s)
+        self._due = float(self.backlog)
+        self._leavers: list[Worker] = []
 
-    def _work(self, worker: Worker, now_s: float) -> None:
-        if now_s >= worker.busy_until_s:
-            for lease in worker.training:
-                self.ledger.complete(lease, trained=lease.end - lease.start, late=0)
-            worker.training = []
-        for partition, offset in worker.take_batch(now_s):
-            self.taken.setdefault(partition, []).append((now_s, offset))
+    def play(self, seconds: float) -> None:
+        for tick in range(round(seconds / TICK_S)):
+            self.now_s += TICK_S
+            self._due += UTILISATION * len(self.workers) * BATCH / STEP_S * TICK_S / self.partitions
+            for sent in self.sent_s.values():
+                sent.extend([self.now_s] * (int(self._due) - len(sent)))
+            if not tick % 20:  # every 0.1 s one of them looks
+                self.ledger.extend({p: len(sent) for p, sent in self.sent_s.items()}, now_s=self.now_s)
+            for worker in self.workers:
+                self._work(worker)
+            for worker in self._leavers:
+                self._leave(worker)
+
+    def resize(self, size: int) -> None:
+        """As the pool does: who leaves trains what it has in hand, and gives back the rest."""
+        self.workers, leavers = self.workers[:size], self.workers[size:]
+        self._leavers += leavers
+        self.workers += [Worker(f"w{self.now_s}-{n}") for n in range(len(self.workers), size)]
+
+    def _leave(self, worker: Worker) -> None:
+        if self.now_s >= worker.busy_until_s:
+            self._settle(worker)
+            for lease, upto in worker.queue:
+                self.ledger.release(lease, upto=upto, trained=upto - lease.start, late=0)
+            worker.queue = []
+
+    def _settle(self, worker: Worker) -> None:
+        for lease in worker.training:
+            self.ledger.complete(lease, trained=lease.end - lease.start, late=0)
+        worker.training = []
+
+    def _work(self, worker: Worker) -> None:
+        if self.now_s >= worker.busy_until_s:
+            self._settle(worker)
+        parts: dict[int, list[int]] = {}
+        for partition, offset in worker.take_batch(self.now_s):
+            parts.setdefault(partition, []).append(offset)
+        for partition, offsets in parts.items():
+            self.taken.setdefault(partition, []).append((self.now_s, offsets))
         while worker.unread() < BATCH:
-            wanted = round(LEASE_S * BATCH / STEP_S)
+            wanted = round(self.lease_s * BATCH / STEP_S)
             wanted = max(BATCH, wanted - (worker.unread() + wanted) % BATCH)
-            found = self.ledger.acquire(worker.name, samples=wanted, prefer=(), least=BATCH, now_s=now_s)
+            found = self.ledger.acquire(worker.name, samples=wanted, prefer=(), least=BATCH, now_s=self.now_s)
             if found is None:
                 return
             worker.queue.append((found, found.start))
@@ -93,27 +119,50 @@ class World:
     def gaps_s(self, *, from_s: float) -> Iterator[float]:
         """Between two batches of a partition, as far as a full batch of it waited for the second."""
         for partition, taken in self.taken.items():
-            # Nothing is given back here, so that the offsets of a partition are taken in their order.
-            before_s = 0.0
-            for at_s, offset in taken:
-                full_s = self.sent_s[partition][offset : offset + BATCH][-1]
-                if max(before_s, from_s) < at_s and offset + BATCH <= len(self.sent_s[partition]):
-                    yield at_s - max(before_s, full_s)
+            sent_s, before_s = self.sent_s[partition], 0.0
+            untaken = list(range(len(sent_s)))
+            for at_s, offsets in taken:
+                full_s = sent_s[untaken[BATCH - 1]] if len(untaken) >= BATCH else at_s
+                if max(before_s, from_s) < at_s:
+                    yield max(0.0, at_s - max(before_s, full_s))
+                for offset in offsets:
+                    untaken.remove(offset)  # no sample is trained twice here
                 before_s = at_s
+
+    def ages_s(self, *, from_s: float) -> Iterator[float]:
+        """Of every sample, when its step was over."""
+        for partition, taken in self.taken.items():
+            for at_s, offsets in taken:
+                if at_s >= from_s:
+                    yield from (at_s + STEP_S - self.sent_s[partition][offset] for offset in offsets)
 
 
 @pytest.mark.parametrize("workers", [8, 4, 3])
 def test_a_partition_with_a_batch_to_give_waits_no_longer_than_a_lease(workers: int) -> None:
-    world = World(8, [Worker(f"w{n}") for n in range(workers)], Ledger(TERMS))
+    world = World(8, [Worker(f"w{n}") for n in range(workers)])
     world.play(5.0)
 
     assert max(world.gaps_s(from_s=1.0)) <= LEASE_S
 
 
+@pytest.mark.parametrize(("lease_s", "patience_s"), [(0.25, 0.25), (2.0, 10.0)])
+def test_a_rescale_makes_no_partition_wait_for_long_and_no_sample_late(
+    lease_s: float, patience_s: float
+) -> None:
+    """With leases of the default length as with short ones: none holds more than what is there."""
+    world = World(8, [Worker(f"w{n}") for n in range(4)], lease_s=lease_s, patience_s=patience_s)
+    for size in (4, 8, 3):
+        world.resize(size)
+        world.play(8.0)
+
+    assert max(world.gaps_s(from_s=2.0)) <= 6 * STEP_S
+    assert max(world.ages_s(from_s=2.0)) <= 1.1  # 1 s, and what the clock's ticks take of each step
+
+
 @pytest.mark.parametrize(("partitions", "workers"), [(8, 4), (8, 3), (12, 3)])
 def test_where_all_partitions_have_a_backlog_leases_become_shorter(partitions: int, workers: int) -> None:
     """Patience passes before a partition comes first, then the batches of those before it are trained."""
-    world = World(partitions, [Worker(f"w{n}") for n in range(workers)], Ledger(TERMS), backlog=400)
+    world = World(partitions, [Worker(f"w{n}") for n in range(workers)], backlog=400)
     world.play(5.0)
 
     assert max(world.gaps_s(from_s=1.0)) <= 2 * LEASE_S + STEP_S / 2

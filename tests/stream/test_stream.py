@@ -124,6 +124,33 @@ def test_a_worker_takes_what_is_there_at_first_and_full_batches_later(
     assert set(given[1:]) == {50}
 
 
+def test_a_worker_holds_little_ahead_of_what_it_trains(
+    every_kafka: KafkaUnderTest, redis_url: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits in one worker's hands another could train: even long leases are taken late."""
+    topic = every_kafka.new_topic(8)
+    samples = produce(every_kafka.bootstrap, topic, dict.fromkeys(range(8), 300))
+    settings = settings_for(every_kafka.bootstrap, redis_url, topic, group, shuffle={"lease_s": 2.0})
+    acquire, given, begun, held = RedisLedger.acquire, [0], [0], []
+
+    def noted(ledger: RedisLedger, worker: str, **wish: Any) -> Lease | None:
+        lease = acquire(ledger, worker, **wish)
+        if lease is not None:
+            held.append(given[0] - 50 * begun[0])
+            given[0] += lease.end - lease.start
+        return lease
+
+    def train() -> None:  # 1,000 a second
+        begun[0] += 1
+        time.sleep(0.05)
+
+    monkeypatch.setattr(RedisLedger, "acquire", noted)
+    with training(settings, "slow", before_done=train):
+        trained_all(settings, samples)
+
+    assert max(held) <= 50 + 100, "more than the next batch and a tenth of a second of work"
+
+
 def test_a_worker_that_leaves_gives_back_what_it_did_not_read(
     every_kafka: KafkaUnderTest, redis_url: str, group: str
 ) -> None:
