@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,8 +18,9 @@ RESIZE_SHARE = 0.7
 """A resize costs as much as this many starts of one worker, besides the pause: a pool must not fidget."""
 NOTHING = 0.01
 """Traffic below this share of what one worker trains needs none at once."""
-GIVE_BACK_SHARE = 4.0
-"""Giving back costs as much more as one worker for this many times lead time + SLO, unless it lasts."""
+GIVE_BACK_SHARE = 0.55
+"""Giving back costs as much more as one worker for this many times lead time + SLO, times the root of the
+price of what may be late until it is back; unless it lasts."""
 FULL = 1.0
 """A pool is full when typical traffic is this share of what it can train."""
 TIE = 1e-4
@@ -181,7 +183,8 @@ class Weighing:
         able = FULL * curve[candidates] + NOTHING * float(curve[1])
         spared_s = timing.bin_s * np.searchsorted(peak, able, side="right")
         given_back = np.maximum(seen.requested - candidates, 0)
-        surcharge = GIVE_BACK_SHARE * (timing.lead_time_s + timing.slo_s) - given_back * spared_s
+        missed_s = GIVE_BACK_SHARE * math.sqrt(self.price) * (timing.lead_time_s + timing.slo_s)
+        surcharge = missed_s - given_back * spared_s
         costs: Floats = np.where(candidates == seen.requested, 0.0, resize)
         return costs + np.where(given_back > 0, np.maximum(surcharge, 0.0), 0.0)
 
