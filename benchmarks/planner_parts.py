@@ -145,7 +145,6 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
         "no volatility scaling": lambda: (patch.object(traffic_model, "_volatility", _even_volatility),),
         "no tail strata": lambda: (_fitted_as(_plainly_drawn),),
         "no dip guard": lambda: (_fitted_as(lambda m: replace(m, fall=1e9)),),
-        "no jump detector": lambda: (patch.object(futures, "JUMP", 1e9),),
         "no live bin": lambda: (
             patch.object(planning, "HEARD_FROM", 2.0),
             patch.object(planning, "NEWS", 1e9),
@@ -160,7 +159,7 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
 VARIANTS = (
     "full", "true future", "no uncertainty", "no forecast", "no throughput model", "no shuffler",
     "no smoothing", "no resize cost", "no charge for giving back", "no season", "no volatility scaling",
-    "no tail strata", "no dip guard", "no jump detector", "no live bin", "no floor", "no overdue",
+    "no tail strata", "no dip guard", "no live bin", "no floor", "no overdue",
 )  # fmt: skip
 GROUP = "cooperative"
 """The plant without leases."""

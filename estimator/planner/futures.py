@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from estimator.planner.features import Floats
 from estimator.planner.timing import Timing
-from estimator.planner.traffic_model import Outlook, Recent, TrafficModel
+from estimator.planner.traffic_model import Outlook, TrafficModel
 from forecasting.forecast import Forecast
-
-JUMP = 3.0
-"""A rise of more than this many usual one-bin errors is a jump: the level itself has moved."""
-JUMP_STAYS = 0.9
-"""The part of a jump that is expected to stay."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,20 +55,6 @@ def futures_of(
     bins = _bins(timing, elapsed_s, len(typical))
     further = typical[-1] * np.exp(outlook.further)
     return Futures(np.ascontiguousarray(paths[:, bins]), model.chances, typical[bins], further)
-
-
-def with_live(model: TrafficModel, recent: Recent, before: Outlook, live: float) -> Outlook:
-    """The path after the bin that is filling, whose rate seems to be `live`.
-
-    `before` is what was expected without it. A regression on usual days believes a jump only
-    in part, and waiting for the rest is late: a rise beyond all usual error moves the whole path.
-    """
-    outlook = model.outlook(recent, live)
-    rise = outlook.level - float(before.ahead[0])
-    if rise <= JUMP * outlook.volatility * model.step1:
-        return outlook
-    moved = np.append(before.ahead[1:], before.ahead[-1]) + JUMP_STAYS * rise
-    return replace(outlook, ahead=np.maximum(outlook.ahead, moved))
 
 
 def given_path(forecast: Forecast, timing: Timing, quiet: float, *, from_s: float, many: int) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from estimator.capacity import Capacity
 from estimator.planner.choice import Choice, Weighing
-from estimator.planner.futures import Futures, futures_of, given_path, with_live
+from estimator.planner.futures import Futures, futures_of, given_path
 from estimator.planner.grain import bins_together, coarsened
 from estimator.planner.memory import Held, PlannerMemory, noted
 from estimator.planner.scores import Said
@@ -123,7 +123,7 @@ class Planner:
         outlook = model.outlook(recent)
         scores = scores.said(_said(seen, outlook, timing, model.quiet, history.end_s))
         if live is not None:
-            outlook = with_live(model, recent, outlook, live)
+            outlook = model.outlook(recent, live)
         if seen.forecast is not None and scores.trust > 0:
             from_s = history.end_s + (live is not None) * timing.bin_s
             given = given_path(seen.forecast, timing, model.quiet, from_s=from_s, many=len(outlook.ahead))

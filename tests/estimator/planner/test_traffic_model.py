@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from estimator.planner.futures import with_live
 from estimator.planner.timing import Timing
 from estimator.planner.traffic_model import TrafficModel, fit
 from tests.estimator.planner.histories import daily
@@ -81,21 +80,12 @@ def test_it_is_less_sure_after_surprises_where_surprises_come_in_bouts() -> None
     assert model.outlook(model.recent(wild)).volatility > 1.5 * model.outlook(model.recent(calm)).volatility
 
 
-def test_a_jump_moves_the_whole_path(model: TrafficModel) -> None:
-    recent = model.recent(daily(4.0))
-    before = model.outlook(recent)
-
-    after = with_live(model, recent, before, 2000.0)
-
-    assert np.exp(after.ahead).min() > 1700.0
-
-
 def test_a_usual_wobble_is_believed_only_in_part(model: TrafficModel) -> None:
     recent = model.recent(daily(4.0))
     before = model.outlook(recent)
     level = float(np.exp(before.ahead[0]))
 
-    after = with_live(model, recent, before, 1.03 * level)
+    after = model.outlook(recent, 1.03 * level)
 
     assert np.exp(after.ahead[1]) < 1.02 * level
 
