@@ -196,7 +196,13 @@ class JobLoop:
         grant = share.grant(decision, standing, seen, self.policy.slo, allowance=left)
         if grant is None:
             return decision
-        held = replace(seen, fleet_max=grant.workers, yielding=grant.leave, leaving_order=grant.order)
+        held = replace(
+            seen,
+            fleet_max=grant.workers,
+            standbys_lent=grant.standbys_lent,
+            yielding=grant.leave,
+            leaving_order=grant.order,
+        )
         if not grant.gpu_type:
             return decide(held, self._state, self.policy)
         moved = decide(on_type(held, grant.gpu_type), self._state, self.policy)

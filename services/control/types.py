@@ -196,6 +196,8 @@ class ControlState:
     """Standbys included."""
     standbys: int = 0
     """How many of those stand by."""
+    standbys_lent: int = 0
+    """How many more would, had they not been lent."""
     rule: str = ""
     """Whose `memory` this is; another rule starts afresh."""
     memory: object = None
@@ -237,6 +239,8 @@ class Observation:
     """Resizes that a swap of GPU types still needs, so that the job has again what it gave up for it."""
     fleet_max: int | None = None
     """The most workers that the fleet grants the job now; None where it does not hold it back."""
+    standbys_lent: int = 0
+    """Standbys to do without for now: their GPUs are lent."""
     gpu_type: str = ""
     """The type to be on, where the job has a pool for each; empty where it has one."""
     yielding: tuple[str, ...] = ()
