@@ -11,7 +11,7 @@ from estimator.situation import Slo
 from services.control.fleet_book import FleetBook
 from services.control.fleet_leaving import Leaving
 from services.control.fleet_lending import Lender
-from services.control.fleet_packing import Packing
+from services.control.fleet_packing import NodeSeats, Packing
 from services.control.fleet_relocation import Relocation
 from services.control.fleet_told import FleetTerms, Grant, Told
 from services.control.fleet_wish import UNLIMITED, Word, kinds_for, wish_of
@@ -177,6 +177,10 @@ class FleetShare:
         """The same with its places, where the pools tell where workers are. Raises InvalidFleet."""
         plan = self.plan()
         return self._packing.seated(plan, self.wishes(), self.terms.budget) if plan.contended else plan
+
+    def nodes(self) -> tuple[NodeSeats, ...]:
+        """The machines there are and should be, and whose workers are on them."""
+        return self._packing.nodes(self.terms.budget)
 
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""

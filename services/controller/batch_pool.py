@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from math import floor
 
 import structlog
@@ -25,6 +26,8 @@ class BatchPool:
     ) -> None:
         self.trouble = ""
         """Why it could not be sized, in words; empty when all is well."""
+        self.nodes: Mapping[str, int] = {}
+        """How many of its workers are on each node, where its pool tells."""
         self._settings = settings
         self._share = share
         self._pool = pool
@@ -50,6 +53,7 @@ class BatchPool:
         about = self._settings
         most = about.workers_max * about.gpus_per_worker if about.standbys else 0.0
         state = await self._pool.observe()
+        self.nodes = Counter(worker.node for worker in state.workers if worker.node)
         # Those that drain have their GPUs until they are gone.
         there = max(state.requested, len(state.workers))
         self._share.lend(about.gpu_type, there * about.gpus_per_worker, most=most)

@@ -100,9 +100,15 @@ def test_workers_beyond_a_guarantee_are_guests_too_and_the_guaranteed_never_yiel
 
 def test_a_job_is_not_disturbed_by_its_own() -> None:
     neighbours, one = Neighbours(), replace(OWNER, guaranteed=1)
-    tell(neighbours, one, "n1")
-    tell(neighbours, one, "n1", "n1", step_s=0.2)
+    for _ in range(20):  # its own beside it is how it is without company
+        tell(neighbours, one, "n1", "n1", step_s=0.2)
+    tell(neighbours, GUEST, "n1")
 
+    tell(neighbours, one, "n1", "n1", step_s=0.205)
+    assert neighbours.yielding("guest", now_s=0.0) == ()
+
+    tell(neighbours, one, "n1", "n1", step_s=0.3)
+    assert neighbours.yielding("guest", now_s=0.0) == ("guest-n1",)
     assert neighbours.yielding("owner", now_s=0.0) == ()
 
 
