@@ -289,6 +289,7 @@ def _resize(
         remove=victims,
         gpu_type=seen.gpu_type,
         release=release,
+        nodes=seen.nodes if planned > seen.pool.requested else (),
     )
 
 

@@ -13,6 +13,7 @@ from services.control.fleet_leaving import Leaving
 from services.control.fleet_lending import Lender
 from services.control.fleet_packing import NodeSeats, Packing
 from services.control.fleet_relocation import Relocation
+from services.control.fleet_seats import placed
 from services.control.fleet_told import FleetTerms, Grant, Told
 from services.control.fleet_wish import UNLIMITED, Word, kinds_for, wish_of
 from services.control.safety import Allowance
@@ -115,7 +116,8 @@ class FleetShare:
         self._book.tell(decision.job, Told(word, decision.requested, kind, loan, awaited))
         granted = self._leaving.beside(word, self._granted(word), self.terms.budget)
         self._hold(decision, granted)
-        return self._leaving.in_order(word, granted, self.terms.budget)
+        told = self._leaving.in_order(word, granted, self.terms.budget)
+        return placed(word, granted, told, self._book, self.terms.budget)
 
     def lend(self, gpu_type: str, gpus: float, *, most: float = 0.0) -> None:
         """So many GPUs are with the batch pool: nobody grows into them until it has given them back.

@@ -38,6 +38,8 @@ class Grant:
     """Workers that have to go first: they slow down a guaranteed one."""
     order: tuple[str, ...] = ()
     """Who goes in which order where the pool shrinks, so that the rest is well placed."""
+    nodes: tuple[str, ...] = ()
+    """Where its workers should be when the pool grows, where the pool can be told."""
     standbys_lent: int = 0
     """Standbys that it does without for now: the batch pool has their GPUs."""
 

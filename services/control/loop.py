@@ -162,6 +162,7 @@ class JobLoop:
             history=history,
             victims=able.victims,
             can_stand_by=able.standbys,
+            can_place=able.places,
             gpu_type=gpu_type,
         )
 
@@ -202,6 +203,7 @@ class JobLoop:
             standbys_lent=grant.standbys_lent,
             yielding=grant.leave,
             leaving_order=grant.order,
+            nodes=grant.nodes,
         )
         if not grant.gpu_type:
             return decide(held, self._state, self.policy)

@@ -233,6 +233,8 @@ class Observation:
     """Who leaves when the pool shrinks."""
     can_stand_by: bool = True
     """Whether the pool's workers can wait, loaded, without leases."""
+    can_place: bool = False
+    """Whether the pool brings workers to the nodes that it is told."""
     resizes_elsewhere: int = 0
     """Resizes of the fleet's other jobs within the last hour, and those that are reserved for their swaps."""
     resizes_reserved: int = 0
@@ -247,6 +249,8 @@ class Observation:
     """Workers that have to go before others: they slow down a guaranteed one on the GPU that they share."""
     leaving_order: tuple[str, ...] = ()
     """Who of those that train goes in which order, by how full their nodes are; else the youngest first."""
+    nodes: tuple[str, ...] = ()
+    """Where the workers of a pool that grows should be; empty leaves it to the platform."""
 
 
 @dataclass(frozen=True, slots=True)
