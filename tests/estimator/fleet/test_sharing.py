@@ -89,10 +89,11 @@ def test_weights_hold_through_tenants_of_tenants() -> None:
 
 
 def test_the_weight_of_a_tenant_above_counts_for_all_below_it() -> None:
-    tree = Tenants((Tenant("small", 1.0), Tenant("large", 3.0), *(Tenant(n, 1.0, "large") for n in "xy")))
-    jobs = [wishing("a", 10, tenant="small"), wishing("b", 10, tenant="x"), wishing("c", 10, tenant="y")]
+    below = (Tenant("x", 1.0, "large"), Tenant("y", 1.0, "large"), Tenant("z", 1.0, "x"))
+    tree = Tenants((Tenant("small", 1.0), Tenant("large", 3.0), *below))
+    jobs = [Standing("a", "small"), Standing("b", "z"), Standing("c", "y")]
 
-    assert counts(share(Budget.counted({"a100": 7}), jobs, tree)) == [1, 3, 3]
+    assert list(tree.weights(jobs).values()) == [0.5, 1.5, 1.5]
 
 
 def test_a_worker_that_adds_less_than_a_fifth_of_the_first_goes_back_to_the_fleet() -> None:
@@ -219,6 +220,14 @@ def test_a_job_whose_only_type_vanished_gets_nothing_and_is_told_why() -> None:
 def test_a_curve_that_is_no_curve_is_refused_where_it_is_given(curve: tuple[float, ...]) -> None:
     with pytest.raises(InvalidFleet, match="curve of 'a100'"):
         Wish(Standing("liar"), {"a100": 1}, {"a100": curve}, 10.0)
+
+
+def test_a_curve_that_lies_takes_nobodys_guarantee_and_no_more_than_it_may_have() -> None:
+    liar = Wish(Standing("liar", workers_max=6), {"a100": 50}, {"a100": linear(1.0, 50)}, 1e6)
+    honest = wishing("honest", 8, guaranteed=3)
+
+    assert counts(share(Budget.counted({"a100": 8}), [liar, honest])) == [5, 3]
+    assert counts(share(Budget.counted({"a100": 12}), [liar, honest])) == [6, 6]
 
 
 def test_a_job_that_says_its_workers_train_nothing_does_not_drain_the_fleet() -> None:
