@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +25,7 @@ from estimator.fleet import (
 )
 from estimator.fleet.claims import claims_of, searchable
 from estimator.fleet.configurations import Choice, Terms, choices_of, counts_of
-from estimator.fleet.programme import Solution, Unsolved, solved
+from estimator.fleet.programme import LIMIT_REACHED, Solution, Unsolved, solved
 from estimator.fleet.tenants import Tenants
 from tests.estimator.fleet.fleets import TYPES, fleets, linear, verify, wishing
 
@@ -117,6 +119,46 @@ def test_a_solver_without_time_leaves_the_heap_to_decide(two_types: Budget) -> N
     assert plan.method in {Method.FALLBACK, Method.PROGRAMME}
     assert plan.note
     verify(two_types, asked, plan)
+
+
+def test_every_solve_has_the_time_limit(two_types: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def watched(solver: Callable[..., object]) -> Callable[..., object]:
+        def solve(*arguments: object, **options: Any) -> object:
+            limits.append(options["options"]["time_limit"])
+            return solver(*arguments, **options)
+
+        return solve
+
+    monkeypatch.setattr("scipy.optimize.linprog", watched(scipy.optimize.linprog))
+    monkeypatch.setattr("scipy.optimize.milp", watched(scipy.optimize.milp))
+    share(two_types, [on_both("a", 400.0), on_both("b", 400.0)], rules=ShareRules(time_limit_s=7.0))
+
+    assert limits == [7.0, 7.0]
+
+
+def test_the_best_found_in_time_is_taken_and_how_far_from_the_optimum_it_may_be_is_told(
+    two_types: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late:
+        """Nobody has anything: possible, and far from the best."""
+
+        status, message = LIMIT_REACHED, "time limit reached"
+
+        def __init__(self, columns: int) -> None:
+            self.x = np.zeros(columns)
+            self.x[[0, columns // 2]] = 1.0  # the first choice of each of two jobs that are alike
+
+    asked = [on_both("a", 400.0, preferred="a100"), on_both("b", 400.0, preferred="a100")]
+    monkeypatch.setattr("scipy.optimize.milp", lambda values, **_: Late(len(values)))
+    plan = share(two_types, asked)
+
+    assert plan.method is Method.PROGRAMME
+    assert plan.note == "the programme ran out of its 2 s"
+    assert plan.gap == pytest.approx(1.0, abs=0.01)
+    verify(two_types, asked, plan)
+    assert [a.satisfaction for a in plan.allotments] == [1.0, 1.0]  # what it left was handed out
 
 
 def test_a_solution_that_breaks_a_limit_is_not_taken(
