@@ -63,6 +63,32 @@ def test_the_type_goes_to_whom_it_speeds_up_most(two_types: Budget) -> None:
     assert [a.given.gpu_type for a in plan.allotments] == ["t4", "a100"]
 
 
+def test_the_last_of_a_demand_is_worth_more_than_as_much_in_the_middle() -> None:
+    """Five of five and three of five, rather than four and four: who is nearly served is late all the same."""
+    asked = [on_both(name, 500.0, slow=0.01, preferred="a100") for name in ("a", "b")]
+    budget = Budget.counted({"a100": 8, "t4": 1})
+
+    def counts(rules: ShareRules) -> list[int]:
+        return sorted(a.given.workers for a in share(budget, asked, rules=rules).allotments)
+
+    assert counts(ShareRules()) == [3, 5]
+    assert counts(ShareRules(met=0.0)) == [4, 4]
+
+
+def test_the_first_gpus_of_one_beat_the_last_of_another_that_uses_them_better() -> None:
+    asked = [
+        on_both("a", 1100.0, fast=110.0, slow=0.01, preferred="a100"),
+        on_both("b", 1000.0, fast=80.0, slow=0.01, preferred="a100"),
+    ]
+    budget = Budget.counted({"a100": 8, "t4": 1})
+
+    def counts(rules: ShareRules) -> list[int]:
+        return [a.given.workers for a in share(budget, asked, rules=rules).allotments]
+
+    assert counts(ShareRules(met=0.0)) == [4, 4]
+    assert counts(ShareRules(met=0.0, power=1.0)) == [8, 1]  # the one t4, which nobody else wants
+
+
 def test_a_resize_that_pauses_is_made_only_where_it_is_worth_the_pause(two_types: Budget) -> None:
     stays = on_both("a", 400.0, current=Configuration("t4", 7), restart=0.5, preferred="t4")
     other = wishing("b", 1, kind="t4", weight=5.0)
