@@ -48,11 +48,11 @@ class FleetBook:
         """Take in a job's word, or its silence."""
         for one, sign in ((self._told.pop(job, None), -1), (told, 1)):
             if one is not None:
+                mine, wished = one.word.kind, one.gpus_wished()
                 for kind, gpus in one.gpus_kept().items():
                     self._kept[kind] += sign * gpus
-                for kind, gpus in one.gpus_needed().items():
-                    self._needed[kind] += sign * gpus
-                self._wished[one.word.kind] += sign * one.gpus_wished()
+                    self._needed[kind] += sign * (max(gpus, wished) if kind == mine else gpus)
+                self._wished[mine] += sign * wished
         if told is not None:
             self._told[job] = told
 
@@ -93,7 +93,7 @@ class FleetBook:
     def batch_lacks(self, word: Word) -> float:
         """GPUs that the batch pool could use beside what is idle while this job lends no standby."""
         kind, told = word.kind, self.of(word.decision.job)
-        before = 0.0 if told is None else told.gpus_needed().get(kind, 0.0)
+        before = 0.0 if told is None else told.gpus_needed(kind)
         mine = max(before, word.standing.gpus(word.decision.planned))
         idle = self.there.get(kind, 0) - (self._needed[kind] - before) - mine
         return self.batch_most.get(kind, 0.0) - max(0.0, idle)

@@ -75,10 +75,10 @@ class Told:
         workers[home] = max(workers[home], standing.guaranteed - self.loan)
         return {kind: standing.gpus(count) for kind, count in workers.items()}
 
-    def gpus_needed(self) -> dict[str, float]:
-        """By type, GPUs that it has, wishes for or is to find free."""
-        kind, needed = self.word.kind, self.gpus_kept()
-        return {**needed, kind: max(needed.get(kind, 0.0), self.gpus_wished())}
+    def gpus_needed(self, gpu_type: str) -> float:
+        """GPUs of a type that it has, wishes for or is to find free."""
+        kept = self.gpus_kept().get(gpu_type, 0.0)
+        return max(kept, self.gpus_wished()) if gpu_type == self.word.kind else kept
 
     def leaving(self) -> dict[str, int]:
         """By type, workers that it will give up: what it has of others than it was given, or waits for."""
