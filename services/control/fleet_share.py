@@ -13,7 +13,7 @@ from services.control.fleet_leaving import Leaving
 from services.control.fleet_lending import Lender
 from services.control.fleet_packing import NodeSeats, Packing
 from services.control.fleet_relocation import Relocation
-from services.control.fleet_seats import placed
+from services.control.fleet_seats import Seats
 from services.control.fleet_told import FleetTerms, Grant, Told
 from services.control.fleet_wish import UNLIMITED, Word, kinds_for, wish_of
 from services.control.safety import Allowance
@@ -48,6 +48,7 @@ class FleetShare:
         self._relocation = Relocation(self._book, interval_s=interval_s)
         self._packing = Packing(self._book, interval_s=interval_s)
         self._leaving = Leaving(self._book, self._packing)
+        self._seats = Seats(self._book, interval_s=interval_s)
         self._since_s: float | None = None
         self._plan: FleetPlan | None = None
         self._shares: dict[JobId, Configuration] = {}
@@ -117,7 +118,7 @@ class FleetShare:
         granted = self._leaving.beside(word, self._granted(word), self.terms.budget)
         self._hold(decision, granted)
         told = self._leaving.in_order(word, granted, self.terms.budget)
-        return placed(word, granted, told, self._book, self.terms.budget)
+        return self._seats.told(word, granted, told, self.terms.budget)
 
     def lend(self, gpu_type: str, gpus: float, *, most: float = 0.0) -> None:
         """So many GPUs are with the batch pool: nobody grows into them until it has given them back.

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from estimator.fleet import Budget, Node, Standing
 from services.control.decide import decide
+from services.control.fleet_seats import LOOKS
 from services.control.fleet_share import FleetShare, FleetTerms, Grant
 from services.control.types import ControlState, Override
 from tests.control.fakes import FakePool
@@ -84,6 +85,19 @@ def test_a_pool_that_stays_or_shrinks_is_told_nothing() -> None:
 
     assert tell.settled(Standing("ads"), nodes, 3) == {}
     assert tell.settled(Standing("ads"), nodes, 2) == {}
+
+
+def test_no_more_are_told_in_an_interval_than_there_is_time_for() -> None:
+    large = Budget(tuple(Node(f"n{number}", "a100", 4) for number in range(LOOKS // 3)))
+    tell, ads, feed = Words(large), Standing("ads"), Standing("feed")
+    tell(ads, ("n1",), 1)
+    tell(feed, ("n2",), 1)
+
+    assert tell.settled(ads, ("n1",), 3).total() == 3  # one is there, and two come
+    assert tell.settled(feed, ("n2",), 4).total() == 2  # one comes, and two have to find their own
+    grant = tell(feed, ("n2",), 4, at_s=1030.0)
+    assert grant is not None
+    assert len(grant.nodes) == 4
 
 
 def test_where_more_is_guaranteed_than_there_is_the_platform_chooses() -> None:

@@ -64,7 +64,7 @@ def test_the_type_goes_to_whom_it_speeds_up_most(two_types: Budget) -> None:
 
 
 def test_the_last_of_a_demand_is_worth_more_than_as_much_in_the_middle() -> None:
-    """Five of five and three of five, rather than four and four: who is nearly served is late all the same."""
+    """Five of five and three of five, rather than four and four: who is nearly served is late anyway."""
     asked = [on_both(name, 500.0, slow=0.01, preferred="a100") for name in ("a", "b")]
     budget = Budget.counted({"a100": 8, "t4": 1})
 
