@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.fleet import Binding, Budget, InvalidFleet, JobId, Node, Standing
+from estimator.fleet import Binding, Budget, InvalidFleet, JobId, Node, Standing, share
 from estimator.fleet.admission import AdmissionPolicy, Verdict, admitted
 from estimator.fleet.budget_what_if import with_gpus, with_other_budget, without_nodes
 from estimator.fleet.future import Outlook, played
@@ -156,6 +156,13 @@ def test_the_shadow_price_is_what_one_more_gpu_adds_to_the_weighted_satisfaction
 
     assert answer.before.prices == {"a100": pytest.approx(gained)}
     assert answer.before.of(JobId("", "a")).worth == {"a100": pytest.approx(0.125)}
+
+
+def test_the_shadow_price_counts_by_weight_and_a_worth_does_not() -> None:
+    plan = share(CLUSTER, [wishing("a", 8, weight=3.0), wishing("b", 8)])
+
+    assert {str(one.job): one.worth["a100"] for one in plan.allotments} == {"a": 0.125, "b": 0.125}
+    assert plan.prices == {"a100": pytest.approx(1.5 * 0.125)}  # of the one that weighs more
 
 
 @st.composite
