@@ -47,7 +47,8 @@ class Leaving:
         leave = self._neighbours.yielding(job, now_s=now_s) + self._in_the_way(word, budget)
         if granted.gpu_type or self._neighbours.may_grow(job, now_s=now_s):
             return granted
-        most = word.decision.requested - len(leave)
+        # Whatever its others did, what it is guaranteed it has.
+        most = max(word.decision.requested - len(leave), word.standing.guaranteed)
         return replace(granted, workers=min(granted.workers, most), leave=leave)
 
     def of_batch(self, pool: PoolState, *, gpus_per_worker: float, now_s: float) -> Grant | None:

@@ -12,6 +12,7 @@ from services.control.neighbours import AWAY_S, Neighbours
 from services.control.types import (
     ControlState,
     Observation,
+    Override,
     PoolState,
     Worker,
     WorkerPhase,
@@ -139,6 +140,26 @@ def test_the_one_that_disturbs_is_the_one_that_leaves() -> None:
     decision = decide(held, ControlState(planned=2), policy)
     assert decision.resize is not None
     assert decision.resize.remove == ("guest-n1",)
+
+
+def test_one_that_had_to_yield_may_still_have_what_it_is_guaranteed() -> None:
+    share = FleetShare(FleetTerms(Budget.counted({"a100": 4})), interval_s=10.0)
+    policy, some = a_policy(), replace(GUEST, guaranteed=2)
+
+    def word(standing: Standing, observed: Observation, wanted: int) -> Grant | None:
+        by_hand = replace(policy, override=Override(wanted, 1e9))
+        decision = decide(observed, ControlState(planned=observed.pool.requested), by_hand)
+        return share.grant(decision, standing, observed, policy.slo)
+
+    word(OWNER, seen("owner", "n1"), 1)
+    word(some, seen("guest", "n3", "n2", "n1"), 3)
+    word(OWNER, seen("owner", "n1", step_s=0.12, at_s=1020.0), 1)
+    assert word(some, seen("guest", "n3", "n2", "n1", at_s=1020.0), 3) == Grant(2, leave=("guest-n1",))
+
+    word(some, seen("guest", "n3", at_s=1030.0), 1)  # it needs less for a while
+    grown = word(some, seen("guest", "n3", at_s=1040.0), 4)
+
+    assert grown == Grant(2), "its guarantee, and nothing beyond it yet"
 
 
 def test_the_batch_pool_yields_as_any_guest_does() -> None:
