@@ -72,6 +72,15 @@ def test_a_guarantee_that_does_not_fit_is_refused_whatever_the_forecasts_say() -
     assert "9 of a100 against 8" in answer.why
 
 
+def test_a_job_that_harms_nobody_and_would_be_late_itself_is_refused() -> None:
+    light = outlook("new", *[4] * DAY, weight=0.0)
+    answer = admitted(light, [outlook("old", *[6] * DAY)], CLUSTER, horizons=(DAY,), step_s=HOUR)
+
+    assert answer.verdict is Verdict.REFUSE
+    assert answer.why.startswith("the new job itself would be late with")
+    assert answer.outcomes[0].effects[0].harm == 0.0
+
+
 def test_a_bill_beyond_the_policy_is_an_objection() -> None:
     answer = admitted(
         outlook("new", *[2] * DAY),
