@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from estimator.fleet.cells import Cell
 
@@ -38,25 +38,11 @@ class FreeCells:
 
         `in_node` keeps to one node, as a worker's GPUs must.
         """
-        for size in sorted(self._by_size):
-            if size < gpus:
-                continue
-            for cell in self._by_size[size]:
-                if _suits(cell, gpus, in_node=in_node):
-                    self._by_size[size].remove(cell)
-                    return self._split(cell, gpus, in_node=in_node)
-        return None
+        return self._take(gpus, lambda cell: _suits(cell, gpus, in_node=in_node))
 
     def take_at(self, gpus: int, place: range) -> Cell | None:
         """A cell of at least so many GPUs in a place, or around it; the smallest and then the first."""
-        for size in sorted(self._by_size):
-            if size < gpus:
-                continue
-            for cell in self._by_size[size]:
-                if _overlaps(cell, place):
-                    self._by_size[size].remove(cell)
-                    return self._split_at(cell, gpus, place)
-        return None
+        return self._take(gpus, lambda cell: cell.gpus >= gpus and _overlaps(cell, place))
 
     def can_hold(self, sizes: Sequence[int]) -> bool:
         """Whether cells of all these sizes can be taken one after the other, the largest first.
@@ -66,21 +52,20 @@ class FreeCells:
         trial = self.copy()
         return all(trial.take(size) is not None for size in sorted(sizes, reverse=True))
 
-    def _split(self, cell: Cell, gpus: int, *, in_node: bool) -> Cell:
+    def _take(self, gpus: int, suits: Callable[[Cell], bool]) -> Cell | None:
+        for size in sorted(self._by_size):
+            if size < gpus:
+                continue
+            for cell in self._by_size[size]:
+                if suits(cell):
+                    self._by_size[size].remove(cell)
+                    return self._split(cell, suits)
+        return None
+
+    def _split(self, cell: Cell, suits: Callable[[Cell], bool]) -> Cell:
         """The smallest part that will do; its buddies stay free."""
         while True:
-            suiting = [child for child in cell.children if _suits(child, gpus, in_node=in_node)]
-            if not suiting:
-                return cell
-            chosen = min(suiting, key=_size_then_place)
-            for child in cell.children:
-                if child is not chosen:
-                    self._add(child)
-            cell = chosen
-
-    def _split_at(self, cell: Cell, gpus: int, place: range) -> Cell:
-        while True:
-            suiting = [one for one in cell.children if one.gpus >= gpus and _overlaps(one, place)]
+            suiting = [child for child in cell.children if suits(child)]
             if not suiting:
                 return cell
             chosen = min(suiting, key=_size_then_place)

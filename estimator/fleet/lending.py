@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -61,15 +60,6 @@ class Loan:
     needed: int
     """Workers that the owner may need while a loan could not be back."""
 
-    def called_back(self, lent: int) -> int:
-        """How many of those that are out have to come back."""
-        return max(0, lent - self.workers)
-
-
-def loans_of(owners: Sequence[Owner], terms: LendingTerms, *, now_s: float) -> tuple[Loan, ...]:
-    """What each owner may lend now."""
-    return tuple(loan_of(owner, terms, now_s=now_s) for owner in owners)
-
 
 def loan_of(owner: Owner, terms: LendingTerms, *, now_s: float) -> Loan:
     """As many as the owner will not need before they could be back and at work for it.
@@ -93,17 +83,6 @@ def _needed(owner: Owner, forecast: Forecast, level: float, now_s: float, ahead_
     rising = accumulate(owner.curve, max)
     enough = next((workers for workers, rate in enumerate(rising) if rate >= peak), owner.held)
     return min(owner.held, max(enough, owner.wished))
-
-
-def gpus_lent(
-    loans: Sequence[Loan], gpus_per_worker: Mapping[JobId, float], homes: Mapping[JobId, str]
-) -> dict[str, float]:
-    """GPUs of each type that opportunistic workers, or a named batch pool, may have."""
-    gpus: dict[str, float] = {}
-    for loan in loans:
-        kind = homes.get(loan.job, "")
-        gpus[kind] = gpus.get(kind, 0.0) + loan.workers * gpus_per_worker.get(loan.job, 1.0)
-    return gpus
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ near enough nearly always; where it is not, the whole programme is solved in who
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -53,7 +53,10 @@ def solved(jobs: Sequence[Sequence[Choice]], there: Mapping[str, int], rules: Sh
     solution = problem.in_core(relaxed, rules)
     if solution is None or solution.gap > rules.gap:
         whole = problem.whole(relaxed, rules)
-        solution = whole if solution is None or whole.gap < solution.gap else solution
+        if solution is None or whole.gap < solution.gap:
+            solution = whole
+        else:  # with more time the whole programme might have been better
+            solution = replace(solution, in_time=whole.in_time)
     _check(solution.picked, jobs, there)
     return solution
 

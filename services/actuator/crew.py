@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import structlog
@@ -256,13 +257,19 @@ class Crew:
         intent = self._platform.reserve(intent, len(due))
         for number, place in enumerate(due, start=first):
             self._vacancies.remove(place)
-            self._start(f"{self._names}-{number}", place, now)
+            self._start(f"{self._names}-{number}", place, now, node=self._lacking(intent))
         return intent
 
-    def _start(self, worker: str, place: Vacancy, now: Moment) -> None:
+    def _lacking(self, intent: Intent) -> str:
+        """A node with fewer workers than it should have; empty where none is named, or has too few."""
+        staying = [member.facts.node for member in self._members.values() if member.drain_until_s is None]
+        return next(iter((Counter(intent.nodes) - Counter(staying)).elements()), "")
+
+    def _start(self, worker: str, place: Vacancy, now: Moment, *, node: str) -> None:
         asked_at_s = now.wall_s - (now.steady_s - place.due_s)
+        wanted = WorkerFacts(worker, asked_at_s, now.wall_s, strikes=place.strikes, node=node)
         try:
-            facts = self._platform.start(WorkerFacts(worker, asked_at_s, now.wall_s, strikes=place.strikes))
+            facts = self._platform.start(wanted)
         except NotStarted as error:
             self._put_off(place, str(error), now)
             return

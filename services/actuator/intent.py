@@ -17,6 +17,8 @@ class Intent:
     requested: int = 0
     decision_id: str = ""
     remove: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """On which the workers should be, where the platform lets one choose."""
     next_worker: int = 1
     """Only ever grows: no worker id is used twice."""
 
@@ -24,7 +26,7 @@ class Intent:
         """The intent once `request` is obeyed. Raises Fenced and Rejected.
 
         >>> Intent(fence=3, next_worker=9).after(PoolResize(2, "ads-7", fence=4), pool="pool of ads")
-        Intent(fence=4, requested=2, decision_id='ads-7', remove=(), next_worker=9)
+        Intent(fence=4, requested=2, decision_id='ads-7', remove=(), nodes=(), next_worker=9)
         """
         admit(request, pool=pool, newest=self.fence)
         return replace(
@@ -33,4 +35,5 @@ class Intent:
             requested=request.workers,
             decision_id=request.decision_id,
             remove=request.remove,
+            nodes=request.nodes,
         )

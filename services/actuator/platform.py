@@ -51,6 +51,7 @@ class WorkerFacts:
     where: str = ""
     """How an operator finds it: `pid 4711`."""
     node: str = ""
+    """Where it runs; before that is known, where it should."""
     gpu_type: str = ""
     """As the platform names it, where it was asked for one."""
 

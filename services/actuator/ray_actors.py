@@ -102,7 +102,16 @@ class KeeperSight:
     ready: bool
     last_line: str
     node: str
+    """The name of the host."""
+    node_id: str
+    """As Ray knows it."""
     pid: int
+
+
+def _node_id() -> str:
+    from ray import get_runtime_context  # noqa: PLC0415 - on the cluster only
+
+    return str(get_runtime_context().get_node_id())
 
 
 class WorkerKeeper:
@@ -139,6 +148,7 @@ class WorkerKeeper:
             ready=(self._directory / "ready").exists(),
             last_line=self._last_line() if code is not None else "",
             node=os.uname().nodename,
+            node_id=_node_id(),
             pid=self._process.pid,
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from services.actuator.ray_actors import KeeperSight
 from services.control.errors import PoolUnavailable
@@ -79,6 +80,11 @@ class RayCluster:
         """End the actor, whatever it does; nothing happens to one that is gone."""
         with _translated("the end of an actor"):
             ray.kill(actor, no_restart=True)
+
+
+def towards(node_id: str) -> NodeAffinitySchedulingStrategy:
+    """Actors go to this node; elsewhere, and at once, where it is gone or full."""
+    return NodeAffinitySchedulingStrategy(node_id, soft=True, _spill_on_unavailable=True)
 
 
 @contextmanager

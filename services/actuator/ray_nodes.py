@@ -33,17 +33,25 @@ def ray_fleet_of(nodes: Iterable[Mapping[str, Any]]) -> FleetContents:
     Of a node that has died Ray tells no GPUs: whoever saw it before knows that it is lost. Without a type,
     a node has GPUs of type `gpu`.
     """
-    alive = [node for node in nodes if node.get("Alive") and _gpus(node)]
-    hosts = Counter(_host(node) for node in alive)
     there = {
-        _host(node) if hosts[_host(node)] == 1 else f"{_host(node)}-{str(node['NodeID'])[:6]}": NodeSettings(
+        name: NodeSettings(
             gpu_type=_gpu_type(node),
             gpus=_gpus(node),
             within=[labels[label] for label in PLACE_LABELS if label in (labels := node.get("Labels") or {})],
         )
-        for node in alive
+        for name, node in named(nodes).items()
     }
     return FleetContents(nodes=dict(sorted(there.items())))
+
+
+def named(nodes: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The nodes with GPUs that are there, by the names that a fleet knows them by."""
+    alive = [node for node in nodes if node.get("Alive") and _gpus(node)]
+    hosts = Counter(_host(node) for node in alive)
+    return {
+        _host(node) if hosts[_host(node)] == 1 else f"{_host(node)}-{str(node['NodeID'])[:6]}": node
+        for node in alive
+    }
 
 
 @cache

@@ -8,18 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from services.actuator.charge import Charge, IntentMoved, NumberedCharge
+from services.actuator.charge import Charge, NumberedCharge
 from services.actuator.intent import Intent
 from services.actuator.launcher import WorkerCommand
 from services.actuator.platform import Exit, Sight, WorkerFacts
-from services.actuator.ray_actors import DemandKeeper, KeeperSight, RecordKeeper, WorkerKeeper
-from services.actuator.ray_cluster import RayCluster
-from services.actuator.ray_nodes import GPU_TYPE_RESOURCE
-from services.control.errors import PoolUnavailable
+from services.actuator.ray_actors import DemandKeeper, KeeperSight, WorkerKeeper
+from services.actuator.ray_charges import RayCharges
+from services.actuator.ray_cluster import RayCluster, towards
+from services.actuator.ray_nodes import GPU_TYPE_RESOURCE, named
 
-_CHARGE = TypeAdapter(Charge)
 _FACTS = TypeAdapter(WorkerFacts)
 _SEEN_WITHIN_S = 0.3
 _ENDED_WITHIN_S = 2.0
@@ -62,35 +61,6 @@ class _Question:
     at_s: float
 
 
-class RayCharges:
-    """The charge of one job's pool, kept by an actor."""
-
-    def __init__(self, cluster: RayCluster, job: str) -> None:
-        self._cluster = cluster
-        self._job = job
-        self.record = cluster.keeper(f"penstock-{job}", RecordKeeper, job, num_cpus=0, max_restarts=-1)
-
-    def latest(self) -> NumberedCharge:
-        """The charge in force; nothing and nobody for a pool that was never asked."""
-        number, content = self._cluster.answer(self.record.latest.remote(), "what was asked for")
-        if not content:
-            return NumberedCharge(number, Charge())
-        try:
-            return NumberedCharge(number, _CHARGE.validate_json(content))
-        except ValidationError as error:
-            raise PoolUnavailable(
-                f"the record of job {self._job} was written by another version of Penstock; end its workers "
-                f"and the actor penstock-{self._job}"
-            ) from error
-
-    def write(self, charge: Charge, *, after: int) -> NumberedCharge:
-        """Make `charge` the one in force. Raises IntentMoved when another controller came first."""
-        content = _CHARGE.dump_json(charge).decode()
-        if not self._cluster.answer(self.record.write.remote(content, after), "what is asked for"):
-            raise IntentMoved(f"pool of job {self._job}: another controller came first")
-        return NumberedCharge(after + 1, charge)
-
-
 class RayPlatform:
     """A `Platform` of actors, each with the process of one worker beside it.
 
@@ -111,6 +81,8 @@ class RayPlatform:
         self._asked: dict[str, _Question] = {}
         self._sights: dict[str, KeeperSight | None] = {}
         """None is an actor that is gone."""
+        self._names: dict[str, str] = {}
+        """By Ray's id of a node, what the fleet calls it."""
         self._log = log.bind(job=job)
 
     def refresh(self) -> Charge:
@@ -160,6 +132,7 @@ class RayPlatform:
             num_gpus=spec.gpus,
             num_cpus=spec.cpus,
             resources=spec.resources,
+            **self._strategy(worker.node),
         )
         self._log.info("worker_started", worker=worker.id, actor=name, strikes=worker.strikes)
         return facts
@@ -216,6 +189,19 @@ class RayPlatform:
     def _name(self, worker: str) -> str:
         return f"penstock-{self._job}-{worker}"
 
+    def _strategy(self, node: str) -> dict[str, object]:
+        """Towards one node, if that is there and has room; else wherever Ray finds some."""
+        if not node:
+            return {}
+        found = named(self._cluster.nodes()).get(node)
+        return {} if found is None else {"scheduling_strategy": towards(found["NodeID"])}
+
+    def _node_of(self, sight: KeeperSight) -> str:
+        """As the fleet names it; by its host where it has no GPUs."""
+        if sight.node_id not in self._names:
+            self._names |= {about["NodeID"]: name for name, about in named(self._cluster.nodes()).items()}
+        return self._names.setdefault(sight.node_id, sight.node)
+
     def _see(self) -> None:
         """Questions stay with their actors until they are answered: one that waits for room answers late."""
         for worker in self._facts:
@@ -237,7 +223,7 @@ class RayPlatform:
         if sight is None:
             return Sight(Exit(None))
         ended = None if sight.code is None else Exit(sight.code)
-        return Sight(ended, ready=sight.ready, node=sight.node)
+        return Sight(ended, ready=sight.ready, node=self._node_of(sight))
 
     def _want(self, workers: int) -> None:
         if workers != self._demanded:

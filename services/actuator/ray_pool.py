@@ -7,8 +7,9 @@ from dataclasses import replace
 from services.actuator.charged_pool import ChargedPool
 from services.actuator.charged_supervision import ChargedSupervision, Supervising
 from services.actuator.crew import Crew
+from services.actuator.ray_charges import RayCharges
 from services.actuator.ray_cluster import RayCluster
-from services.actuator.ray_platform import ActorSpec, RayCharges, RayPlatform
+from services.actuator.ray_platform import ActorSpec, RayPlatform
 from services.actuator.supervision_apart import SupervisionApart
 from services.actuator.tending import Tending
 from services.control.types import PoolCapabilities
@@ -33,8 +34,8 @@ class RayPool(ChargedPool):
         self._address = address
 
     def capabilities(self) -> PoolCapabilities:
-        """Ray shares a GPU out by fractions; no other platform does."""
-        return replace(super().capabilities(), fractional_gpus=True)
+        """Ray shares a GPU out by fractions, and takes the word for a node; no other platform does."""
+        return replace(super().capabilities(), fractional_gpus=True, places=True)
 
     def _reach(self) -> Supervising:
         """Apart: Ray ends every process that is connected to a cluster whose head it loses."""

@@ -56,7 +56,7 @@ class TypedPool:
         if request.release or not request.gpu_type:
             for kind, pool in self._pools.items():
                 if kind != request.gpu_type:
-                    await pool.resize(replace(request, workers=0))
+                    await pool.resize(replace(request, workers=0, nodes=()))
 
     def capabilities(self) -> PoolCapabilities:
         """What all of them can do. The most that each can have is told with its state: a job is on one."""
@@ -67,6 +67,7 @@ class TypedPool:
             scale_to_zero=all(one.scale_to_zero for one in able),
             victims=victims.pop() if len(victims) == 1 else Victims.NONE,
             standbys=all(one.standbys for one in able),
+            places=all(one.places for one in able),
             fractional_gpus=all(one.fractional_gpus for one in able),
         )
 

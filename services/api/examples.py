@@ -22,4 +22,5 @@ ADMISSION: dict[str, Any] = {
     "hourly_per_s": [4000, 8000],
 }
 FEWER_NODES: dict[str, Any] = {"nodes": ["a100-0"]}
+OTHER_GPUS: dict[str, Any] = {"gpus": {"a100": 8}}
 WHAT_IF: dict[str, Any] = {"slo": {"fresh_within_s": 30, "late_share_target": 0.01}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, StringConstraints
+from pydantic import Field, NonNegativeFloat, PositiveFloat, StringConstraints, model_validator
 
 from estimator.fleet.admission import Admission, Effect, Outcome
 from estimator.fleet.budget_what_if import BudgetWhatIf, Change
@@ -103,10 +103,20 @@ class AdmissionView(View):
         )
 
 
-class FewerNodesRequest(Request):
-    """Nodes to do without."""
+class OtherBudgetRequest(Request):
+    """Another budget: nodes to do without, or another number of GPUs of some types."""
 
-    nodes: Annotated[list[NodeName], Field(min_length=1, max_length=1000)]
+    nodes: Annotated[list[NodeName], Field(default_factory=list, max_length=1000)]
+    gpus: Annotated[
+        dict[GpuName, Annotated[int, Field(ge=0, le=1_000_000)]], Field(default_factory=dict, max_length=20)
+    ]
+    """By type, how many there would be: fewer are lost with the last nodes, more come as new ones."""
+
+    @model_validator(mode="after")
+    def _differs(self) -> Self:
+        if not self.nodes and not self.gpus:
+            raise ValueError("name nodes to do without, or GPUs by type")
+        return self
 
 
 class SuffererView(View):
@@ -130,10 +140,13 @@ class SuffererView(View):
         )
 
 
-class FewerNodesView(View):
-    """Who would suffer, the most first."""
+class OtherBudgetView(View):
+    """Who would suffer, the most first; whoever gains comes last."""
 
     jobs: list[SuffererView]
+    """Those for which something would change."""
+    gpus: dict[str, int]
+    """By type, what there would be."""
     shadow_prices: dict[str, float]
     """By GPU type, what one more GPU would then be worth."""
 
@@ -142,6 +155,7 @@ class FewerNodesView(View):
         """The same, as a document."""
         return cls(
             jobs=[SuffererView.of(change) for change in answer.changes],
+            gpus=dict(answer.gpus),
             shadow_prices=dict(answer.after.prices),
         )
 

@@ -10,20 +10,20 @@ from fastapi import APIRouter, Body
 
 from estimator.fleet import InvalidFleet, Standing
 from services.api.dependencies import Operator, Viewer
-from services.api.examples import ADMISSION, FEWER_NODES
+from services.api.examples import ADMISSION, FEWER_NODES, OTHER_GPUS
 from services.api.fleet_question_views import (
     AdmissionRequest,
     AdmissionView,
-    FewerNodesRequest,
-    FewerNodesView,
     FleetAheadView,
+    OtherBudgetRequest,
+    OtherBudgetView,
     TypeAheadView,
 )
 from services.api.principal import Principal
 from services.api.problems import ApiProblem, Kind
 from services.api.site import Site, TheSite
 from services.clock import SystemClock
-from services.controller.fleet_desk import newcomer
+from services.controller.fleet_outlooks import newcomer
 from services.settings.job import JobSettings
 
 router = APIRouter(prefix="/v1/fleet", tags=["fleet"])
@@ -73,20 +73,24 @@ def _hourly(job: AdmissionRequest, site: Site, jobs: Mapping[str, JobSettings], 
 
 
 @router.post("/what-if")
-async def ask_fewer_nodes(
+async def ask_other_budget(
     who: Viewer,
     site: TheSite,
-    terms: Annotated[FewerNodesRequest, Body(openapi_examples={"one": {"value": FEWER_NODES}})],
-) -> FewerNodesView:
-    """Who suffers, by the latest wishes, while these nodes are away. Nothing is changed."""
+    terms: Annotated[
+        OtherBudgetRequest,
+        Body(openapi_examples={"nodes": {"value": FEWER_NODES}, "gpus": {"value": OTHER_GPUS}}),
+    ],
+) -> OtherBudgetView:
+    """Who suffers, or gains, by the latest wishes, with another budget: without some nodes, or with another
+    number of GPUs of some types. Nothing is changed."""
     _good_for_all(who)
     try:
-        answer = site.controller.fleet.without(terms.nodes)
+        answer = await site.controller.fleet.what_if(terms.nodes, terms.gpus)
     except InvalidFleet as error:
         raise ApiProblem(Kind.CONFLICT, str(error)) from error
     if answer is None:
         raise _no_fleet()
-    return FewerNodesView.of(answer)
+    return OtherBudgetView.of(answer)
 
 
 @router.get("/ahead")

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import typer
 import yaml
 from rich.console import Console
-from rich.table import Table
 
+from services.cli import fleet_tables as tables
 from services.cli.client import WHAT_IF_TIMEOUT_S
-from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, share, show, table_of, waiting
+from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, show, waiting
 from services.control.errors import ControlError
 from services.controller.fleet_source import nodes_from
 from services.settings.fleet import PlatformSettings
@@ -42,11 +42,17 @@ def show_fleet(*, server: Server = SERVER, ca_file: CaFile = None, as_json: AsJs
         typer.echo("penstock fleet show: no fleet is configured; see docs/fleet.md", err=True)
         raise typer.Exit(REFUSED)
     if as_json:
-        return show(document, as_json, _types)
+        return show(document, as_json, tables.types)
     console = Console()
-    console.print(_types(document))
+    gap = f", {document['gap']:.2%} from the best at most" if document["method"] == "programme" else ""
+    console.print(f"shared by {document['method']}{gap}", markup=False)
+    console.print(tables.types(document))
     console.print()
-    console.print(_jobs(document))
+    console.print(tables.jobs(document))
+    for rows in (tables.nodes(document), tables.waiting_for_nodes(document)):
+        if rows.row_count:
+            console.print()
+            console.print(rows)
     for words in filter(None, (document["note"], document["trouble"])):
         console.print(words, style="yellow", markup=False)
     return None
@@ -57,7 +63,7 @@ def ahead(*, server: Server = SERVER, ca_file: CaFile = None, as_json: AsJson = 
     """How many GPUs of each type will be wished over the next day, and when there are too few."""
     with asking_server("fleet ahead", server, ca_file) as client, waiting("looking a day ahead"):
         document = client.ask("GET", "/v1/fleet/ahead", timeout_s=WHAT_IF_TIMEOUT_S).document
-    show(document, as_json, _ahead)
+    show(document, as_json, tables.hours_ahead)
 
 
 @fleet.command("admit")
@@ -79,7 +85,7 @@ def admit(
         wait = f" in {document['start_s'] / 3600:.0f} h" if document["verdict"] == "queue" else ""
         typer.echo(f"{document['verdict']}{wait}: {document['why']}")
     if as_json or document["outcomes"]:
-        show(document, as_json, _outcomes)
+        show(document, as_json, tables.outcomes)
     if document["verdict"] != "accept":
         raise typer.Exit(REFUSED)
 
@@ -93,9 +99,34 @@ def without(
     as_json: AsJson = False,
 ) -> None:
     """Who suffers while these nodes are away. Nothing is changed."""
-    with asking_server("fleet without", server, ca_file) as client:
-        document = client.ask("POST", "/v1/fleet/what-if", {"nodes": nodes}).document
-    show(document, as_json, _sufferers)
+    _what_if("fleet without", {"nodes": nodes}, server, ca_file, as_json=as_json)
+
+
+@fleet.command("with")
+def with_gpus(
+    gpus: Annotated[
+        list[str], typer.Argument(metavar="TYPE=GPUS...", help="How many of a type there would be.")
+    ],
+    *,
+    server: Server = SERVER,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Who suffers, or gains, with another number of GPUs of some types. Nothing is changed."""
+    counts = {}
+    for text in gpus:
+        kind, _, count = text.rpartition("=")
+        if not kind or not count.isdecimal():
+            typer.echo(f"penstock fleet with: {text!r} is not TYPE=GPUS, such as a100=16", err=True)
+            raise typer.Exit(2)
+        counts[kind] = int(count)
+    _what_if("fleet with", {"gpus": counts}, server, ca_file, as_json=as_json)
+
+
+def _what_if(command: str, body: Any, server: str, ca_file: str | None, *, as_json: bool) -> None:
+    with asking_server(command, server, ca_file) as client:
+        document = client.ask("POST", "/v1/fleet/what-if", body, timeout_s=WHAT_IF_TIMEOUT_S).document
+    show(document, as_json, tables.sufferers)
 
 
 @fleet.command("discover")
@@ -135,99 +166,3 @@ def _read(file: Path) -> Any:
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         typer.echo(f"penstock fleet admit: {file}: is not valid YAML: {error}", err=True)
     raise typer.Exit(2)
-
-
-def _types(document: dict[str, Any]) -> Table:
-    columns = ("GPU type", "there", "lost", "wished", "held", "batch", "contended", "one more is worth")
-    return table_of(
-        columns,
-        [
-            (
-                *(t["gpu_type"], t["gpus"], t["lost"], t["wished"], t["held"], t["batch"]),
-                *(t["contended"], t["shadow_price"]),
-            )
-            for t in document["types"]
-        ],
-    )
-
-
-def _jobs(document: dict[str, Any]) -> Table:
-    columns = (
-        "job",
-        "tenant",
-        "GPU type",
-        "asked",
-        "share",
-        "held",
-        "guaranteed",
-        "lent",
-        "satisfied",
-        "bound by",
-        "worker",
-    )
-    return table_of(
-        columns,
-        [
-            (
-                *(j["job"], j["tenant"], j["gpu_type"], j["asked"], j["share"], j["held"], j["guaranteed"]),
-                *(j["lent"], share(j["satisfaction"]), j["binding"], _advice(j["worker"])),
-            )
-            for j in document["jobs"]
-        ],
-    )
-
-
-def _advice(worker: dict[str, Any] | None) -> str:
-    """What to change of a worker; nothing where it is right or nobody can tell.
-
-    >>> _advice({"advice": "add_cores", "gpu_share": 1.0, "cores": 6})
-    'add cores: 6 cores, 1 GPU'
-    """
-    if worker is None or worker["advice"] == "right":
-        return "-"
-    words = worker["advice"].replace("_", " ")
-    return f"{words}: {worker['cores']} cores, {worker['gpu_share']:g} GPU"
-
-
-def _outcomes(document: dict[str, Any]) -> Table:
-    rows = []
-    for outcome in document["outcomes"]:
-        worst = outcome["effects"][0] if outcome["effects"] else None
-        harmed = (
-            "-"
-            if worst is None
-            else f"{worst['job']} {share(worst['late_share_before'])} to {share(worst['late_share_after'])}"
-        )
-        rows.append(
-            (
-                *(outcome["hours"], share(outcome["late_share"]), harmed),
-                *(outcome["bill_before"], outcome["bill_after"]),
-            )
-        )
-    return table_of(("hours", "late itself", "most harmed", "bill now", "bill with it"), rows)
-
-
-def _ahead(document: dict[str, Any]) -> Table:
-    return table_of(
-        ("GPU type", "there", "wished now", "most wished", "short in hours"),
-        [
-            (
-                *(t["gpu_type"], t["gpus"], t["wished"][0], max(t["wished"])),
-                "-" if t["short_in_h"] is None else t["short_in_h"],
-            )
-            for t in document["types"]
-        ],
-    )
-
-
-def _sufferers(document: dict[str, Any]) -> Table:
-    return table_of(
-        ("job", "workers", "then", "satisfied", "then"),
-        [
-            (
-                *(j["job"], j["workers_before"], j["workers_after"]),
-                *(share(j["satisfaction_before"]), share(j["satisfaction_after"])),
-            )
-            for j in document["jobs"]
-        ],
-    )

@@ -46,11 +46,19 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     safety = _judged(seen, state, policy, capacity, pool)
     situation = _situation(seen, state, policy, capacity=capacity, memory=pool, limits=limits)
     wanted, memory = _size(seen, state, policy, situation)
+    kept = state.standbys + state.standbys_lent
     standbys, why = standby.wanted(
-        wanted, seen, policy, capacity, kept=state.standbys, lead_time_s=situation.lead_time_s
+        wanted, seen, policy, capacity, kept=kept, lead_time_s=situation.lead_time_s
     )
+    lent = min(standbys, seen.standbys_lent)
     plan = bounded(
-        wanted, seen, policy, limits, safety, standbys=standbys, standbys_now=_standbys_now(seen, state)
+        wanted,
+        seen,
+        policy,
+        limits,
+        safety,
+        standbys=standbys - lent,
+        standbys_now=_standbys_now(seen, state),
     )
     planned, training = plan.workers, plan.workers - plan.standbys
     sizing = gpu_move.named(plan.sizing, seen, state)
@@ -79,6 +87,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
             "workers_most": float(limits.workers_max),
             **_beyond(seen, capacity, limits),
             **why,
+            **({"standbys_lent": float(lent)} if lent else {}),
             **safety_numbers(safety, policy, seen.at_s),
         },
         resize=resize,
@@ -87,6 +96,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
             sequence=state.sequence + 1,
             planned=planned,
             standbys=plan.standbys,
+            standbys_lent=lent,
             rule=policy.rule.name,
             memory=memory,
             throughput=throughput,
@@ -279,6 +289,7 @@ def _resize(
         remove=victims,
         gpu_type=seen.gpu_type,
         release=release,
+        nodes=seen.nodes if planned > seen.pool.requested else (),
     )
 
 

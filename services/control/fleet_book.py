@@ -19,7 +19,10 @@ class FleetBook:
         """GPUs of each type."""
         self.batch: dict[str, float] = {}
         """GPUs of each type that are with the batch pool."""
+        self.batch_most: dict[str, float] = {}
+        """GPUs of each type that it has use for, where standbys are lent to it too."""
         self._told: dict[str, Told] = {}
+        self._needed: dict[str, float] = defaultdict(float)
         self._kept: dict[str, float] = defaultdict(float)
         self._wished: dict[str, float] = defaultdict(float)
 
@@ -45,11 +48,18 @@ class FleetBook:
         """Take in a job's word, or its silence."""
         for one, sign in ((self._told.pop(job, None), -1), (told, 1)):
             if one is not None:
+                mine, wished = one.word.kind, one.gpus_wished()
                 for kind, gpus in one.gpus_kept().items():
                     self._kept[kind] += sign * gpus
-                self._wished[one.word.kind] += sign * one.gpus_wished()
+                    self._needed[kind] += sign * (max(gpus, wished) if kind == mine else gpus)
+                self._wished[mine] += sign * wished
         if told is not None:
             self._told[job] = told
+
+    @property
+    def latest_s(self) -> float | None:
+        """When somebody spoke last; None where nobody has."""
+        return max((told.word.decision.at_s for told in self), default=None)
 
     def ids(self) -> set[JobId]:
         """Of the jobs that have spoken."""
@@ -78,8 +88,12 @@ class FleetBook:
 
     def idle(self, gpu_type: str) -> float:
         """GPUs of a type that no job has, wishes for or is to find free."""
-        needed = 0.0
-        for told in self:
-            kept = told.gpus_kept().get(gpu_type, 0.0)
-            needed += max(kept, told.gpus_wished()) if told.word.kind == gpu_type else kept
-        return max(0.0, self.there.get(gpu_type, 0) - needed)
+        return max(0.0, self.there.get(gpu_type, 0) - self._needed[gpu_type])
+
+    def batch_lacks(self, word: Word) -> float:
+        """GPUs that the batch pool could use beside what is idle while this job lends no standby."""
+        kind, told = word.kind, self.of(word.decision.job)
+        before = 0.0 if told is None else told.gpus_needed(kind)
+        mine = max(before, word.standing.gpus(word.decision.planned))
+        idle = self.there.get(kind, 0) - (self._needed[kind] - before) - mine
+        return self.batch_most.get(kind, 0.0) - max(0.0, idle)

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from estimator.fleet import Budget, FleetPlan, Wish
+from estimator.fleet import Budget, FleetPlan, JobId, Node, Wish
 from estimator.fleet.layout import Resident
 from estimator.fleet.node_choice import leaving_order
 from estimator.fleet.seating import seated
 from services.control.fleet_book import FleetBook
 from services.control.fleet_wish import Word
 from services.control.types import WorkerPhase
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeats:
+    """One machine of the fleet, and whose workers are on it."""
+
+    node: Node
+    lost: bool
+    workers: Mapping[JobId, int]
+    taken: float
+    """GPUs that those hold."""
 
 
 class Packing:
@@ -51,6 +63,20 @@ class Packing:
             residents += [Resident(told.id, node, count) for node, count in sorted(nodes.items())]
         lent = {told.id: told.loan for told in self._book}
         return seated(budget, wishes, plan, residents, lent=lent).plan if residents else plan
+
+    def nodes(self, budget: Budget) -> tuple[NodeSeats, ...]:
+        """Every machine of the fleet with the workers that pools tell to be there."""
+        workers: dict[str, Counter[JobId]] = {node.name: Counter() for node in budget.nodes}
+        taken: defaultdict[str, float] = defaultdict(float)
+        for told in self._book:
+            for one in told.word.seen.pool.workers:
+                if one.node in workers and one.phase is not WorkerPhase.FAILED:
+                    workers[one.node][told.id] += 1
+                    taken[one.node] += told.word.standing.gpus_per_worker
+        return tuple(
+            NodeSeats(node, node.name in budget.lost, dict(workers[node.name]), taken[node.name])
+            for node in budget.nodes
+        )
 
     def _loads(self, now_s: float) -> dict[str, float]:
         if not 0 <= now_s - self._at_s < self._interval_s:

@@ -7,18 +7,17 @@ from dataclasses import replace
 from math import floor
 
 from estimator.fleet import NOTHING, Configuration, FleetPlan, InvalidFleet, JobId, Standing, Wish, share
-from estimator.fleet.lending import Owner, loan_of
 from estimator.situation import Slo
-from services.control.explained import heeded
 from services.control.fleet_book import FleetBook
-from services.control.fleet_cells import Scattered, Sitting
-from services.control.fleet_packing import Packing
+from services.control.fleet_leaving import Leaving
+from services.control.fleet_lending import Lender
+from services.control.fleet_packing import NodeSeats, Packing
 from services.control.fleet_relocation import Relocation
+from services.control.fleet_seats import Seats
 from services.control.fleet_told import FleetTerms, Grant, Told
-from services.control.fleet_wish import UNLIMITED, Word, curve_of, kinds_for, wish_of
-from services.control.neighbours import Neighbours
+from services.control.fleet_wish import UNLIMITED, Word, kinds_for, wish_of
 from services.control.safety import Allowance
-from services.control.types import Decision, Observation, Reason, WorkerPhase
+from services.control.types import Decision, Observation, PoolState, Reason
 
 __all__ = ["FleetShare", "FleetTerms", "Grant", "Told"]
 
@@ -34,7 +33,8 @@ class FleetShare:
     free or that others give up for it, and leaves what it has when those train.
 
     What is guaranteed to a job and idle is lent to the others, as far as its forecast says that it can be
-    back in time; the rest is kept free for it. A job without a forecast lends nothing.
+    back in time; the rest is kept free for it. Its standbys are lent to the batch pool likewise. A job
+    without a forecast lends nothing.
     """
 
     def __init__(self, terms: FleetTerms, *, interval_s: float) -> None:
@@ -44,10 +44,11 @@ class FleetShare:
         """Why nobody knows what there is, in words: until that is known nobody grows."""
         self._interval_s = interval_s
         self._book = FleetBook(terms.budget.gpus)
+        self._lender = Lender(self._book)
         self._relocation = Relocation(self._book, interval_s=interval_s)
         self._packing = Packing(self._book, interval_s=interval_s)
-        self._neighbours = Neighbours()
-        self._scattered = Scattered()
+        self._leaving = Leaving(self._book, self._packing)
+        self._seats = Seats(self._book, interval_s=interval_s)
         self._since_s: float | None = None
         self._plan: FleetPlan | None = None
         self._shares: dict[JobId, Configuration] = {}
@@ -69,7 +70,7 @@ class FleetShare:
         """This controller does not decide for the job any more."""
         self._book.tell(job, None)
         self._relocation.forget(job)
-        self._neighbours.forget(job)
+        self._leaving.forget(job)
         if not self._book:
             self._since_s = None
 
@@ -108,52 +109,32 @@ class FleetShare:
         kinds = tuple(k for k in kinds_for(decision, standing, seen, kind) if k in self._declared)
         kinds = kinds or (kind,)
         word = Word(decision, standing, seen, slo.fresh_within_s, kind, kinds, allowance=allowance)
-        tried, loan = self._relocation.may_try(word, now_s=decision.at_s), self._loan(word)
+        tried = self._relocation.may_try(word, now_s=decision.at_s)
+        word = replace(word, lent=self._lender.standbys(word, self.terms.lending))
+        loan = self._lender.guaranteed(word, self.terms.lending)
         word = replace(word, kinds=tried, kept=standing.guaranteed - loan)
         awaited = self._relocation.kept_for(decision.job)
         self._book.tell(decision.job, Told(word, decision.requested, kind, loan, awaited))
-        granted = self._beside(word, self._granted(word))
+        granted = self._leaving.beside(word, self._granted(word), self.terms.budget)
         self._hold(decision, granted)
-        return self._placed(word, granted)
+        told = self._leaving.in_order(word, granted, self.terms.budget)
+        return self._seats.told(word, granted, told, self.terms.budget)
 
-    def _placed(self, word: Word, granted: Grant) -> Grant | None:
-        """With who goes first, where the pool shrinks; None where nothing is left to say."""
-        decision = word.decision
-        if granted.gpu_type:
-            return granted
-        shrinks = min(granted.workers, decision.planned) < decision.requested
-        order = self._packing.leaving(word, self.terms.budget) if shrinks else ()
-        if granted.workers >= decision.planned and not order:
-            return None
-        return replace(granted, order=order)
+    def lend(self, gpu_type: str, gpus: float, *, most: float = 0.0) -> None:
+        """So many GPUs are with the batch pool: nobody grows into them until it has given them back.
 
-    def _beside(self, word: Word, granted: Grant) -> Grant:
-        """The same, less the workers that slow down a guaranteed one on the GPU that they share."""
-        job, now_s = word.decision.job, word.decision.at_s
-        self._neighbours.tell(job, word.standing, word.seen)
-        leave = self._neighbours.yielding(job, now_s=now_s) + self._in_the_way(word)
-        if granted.gpu_type or self._neighbours.may_grow(job, now_s=now_s):
-            return granted
-        return replace(
-            granted, workers=min(granted.workers, word.decision.requested - len(leave)), leave=leave
-        )
-
-    def _in_the_way(self, word: Word) -> tuple[str, ...]:
-        """The job's workers that scatter a guarantee of several GPUs a worker; looked at once a minute."""
-        job, now_s = word.decision.job, word.decision.at_s
-        scattered = self._scattered.of(word.standing.id, self._sittings, self.terms.budget, now_s=now_s)
-        there = {worker.id for worker in word.seen.pool.workers if worker.phase is not WorkerPhase.DRAINING}
-        leave = tuple(name for name in scattered if name in there)
-        if leave:
-            self._neighbours.keep_away(job, now_s=now_s)
-        return leave
-
-    def _sittings(self) -> list[Sitting]:
-        return [told.sitting() for told in self._book]
-
-    def lend(self, gpu_type: str, gpus: float) -> None:
-        """So many GPUs are with the batch pool: nobody grows into them until it has given them back."""
+        It has use for `most` of them, the jobs' standbys included; 0 leaves the standbys where they are.
+        """
         self._book.batch[gpu_type] = gpus
+        self._book.batch_most[gpu_type] = most
+
+    def beside(self, pool: PoolState, *, gpus_per_worker: float) -> Grant | None:
+        """What a batch pool may have, and who of it has to go, where it slows down guaranteed workers on GPUs
+        that they share; None where it does not."""
+        now_s = self._book.latest_s
+        if now_s is None:
+            return None
+        return self._leaving.of_batch(pool, gpus_per_worker=gpus_per_worker, now_s=now_s)
 
     def batch(self) -> dict[str, float]:
         """GPUs of each type that are with the batch pool."""
@@ -164,7 +145,7 @@ class FleetShare:
 
         None in the first interval, and while nobody knows what there is: what looks idle may be in use.
         """
-        latest_s = max((told.word.decision.at_s for told in self._book), default=None)
+        latest_s = self._book.latest_s
         unheard = self._since_s is None or latest_s is None or latest_s < self._since_s + self._interval_s
         return 0.0 if self.unknown or unheard else self._book.idle(gpu_type)
 
@@ -181,6 +162,10 @@ class FleetShare:
         """Workers of each job's guarantee that others may have now."""
         return {told.id: told.loan for told in self._book if told.word.standing.guaranteed}
 
+    def standbys_lent(self) -> dict[JobId, int]:
+        """Standbys of each job in whose place the batch pool may have GPUs now."""
+        return {told.id: told.word.lent for told in self._book if told.word.lent}
+
     def plan(self) -> FleetPlan:
         """Who is to get what: as it was last worked out for the jobs there are, else by the latest wishes.
 
@@ -195,6 +180,10 @@ class FleetShare:
         """The same with its places, where the pools tell where workers are. Raises InvalidFleet."""
         plan = self.plan()
         return self._packing.seated(plan, self.wishes(), self.terms.budget) if plan.contended else plan
+
+    def nodes(self) -> tuple[NodeSeats, ...]:
+        """The machines there are and should be, and whose workers are on them."""
+        return self._packing.nodes(self.terms.budget)
 
     def held(self) -> dict[JobId, Configuration]:
         """What each job has, or has been given."""
@@ -221,30 +210,6 @@ class FleetShare:
             return named[0]
         return allowed[0] if len(allowed) == 1 and not seen else None
 
-    def _loan(self, word: Word) -> int:
-        """What of the guarantee may be lent, when the lead time and the forecast are as they are.
-
-        Away from home all of it may, where what the job has is worth as much.
-        """
-        standing, decision, home = word.standing, word.decision, word.home
-        if not standing.guaranteed:
-            return 0
-        away = word.kind != home
-        curve = curve_of(word, home, standing.guaranteed)
-        if away and curve_of(word, word.kind, decision.requested)[-1] >= curve[-1]:
-            return standing.guaranteed
-        before = self._book.of(decision.job)
-        owner = Owner(
-            standing.id,
-            standing.guaranteed,
-            tuple(curve.tolist()),
-            heeded(word.seen.forecast),
-            decision.state.pool.lead_time_s,
-            wished=0 if away else decision.planned,
-            lent=0 if before is None else before.loan,
-        )
-        return loan_of(owner, self.terms.lending, now_s=decision.at_s).workers
-
     def _granted(self, word: Word) -> Grant:
         decision = word.decision
         free = max(decision.requested, self._book.room(word, word.kind))
@@ -255,7 +220,7 @@ class FleetShare:
             return back
         if not self._book.contended():
             self.trouble, self._plan = "", None
-            self._relocation.stays(decision.job, complete=decision.planned <= decision.requested)
+            self._relocation.stays(decision.job, complete=word.planned <= decision.requested)
             return self._relocation.homewards(word, self.terms.budget) or Grant(free)
         given = self._shared(word)
         if given is None:
@@ -286,5 +251,5 @@ class FleetShare:
         if granted.gpu_type:
             held, kind = granted.workers, granted.gpu_type
         else:
-            held, kind = max(decision.requested, min(decision.planned, granted.workers)), told.word.kind
+            held, kind = max(decision.requested, min(told.word.planned, granted.workers)), told.word.kind
         self._book.tell(decision.job, replace(told, held=held, kind=kind))

@@ -38,6 +38,10 @@ class Grant:
     """Workers that have to go first: they slow down a guaranteed one."""
     order: tuple[str, ...] = ()
     """Who goes in which order where the pool shrinks, so that the rest is well placed."""
+    nodes: tuple[str, ...] = ()
+    """Where its workers should be when the pool grows, where the pool can be told."""
+    standbys_lent: int = 0
+    """Standbys that it does without for now: the batch pool has their GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,11 @@ class Told:
         workers[home] = max(workers[home], standing.guaranteed - self.loan)
         return {kind: standing.gpus(count) for kind, count in workers.items()}
 
+    def gpus_needed(self, gpu_type: str) -> float:
+        """GPUs of a type that it has, wishes for or is to find free."""
+        kept = self.gpus_kept().get(gpu_type, 0.0)
+        return max(kept, self.gpus_wished()) if gpu_type == self.word.kind else kept
+
     def leaving(self) -> dict[str, int]:
         """By type, workers that it will give up: what it has of others than it was given, or waits for."""
         word = self.word
@@ -89,4 +98,4 @@ class Told:
         """GPUs of the type that it is on, which it would take if it were alone."""
         word = self.word
         kept = word.kept if word.home == word.kind else 0
-        return word.standing.gpus(max(word.decision.planned, kept))
+        return word.standing.gpus(max(word.planned, kept))

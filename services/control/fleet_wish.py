@@ -32,6 +32,18 @@ class Word:
     """Workers of its guarantee that are kept for it: wished for too, so that nobody else is given them."""
     allowance: Allowance = UNLIMITED
     """What its safety limits leave of its resizes."""
+    lent: int = 0
+    """Standbys that it does without: they are lent."""
+
+    @property
+    def planned(self) -> int:
+        """Workers that it wishes, the standbys that it lends left out."""
+        return self.decision.planned - self.lent
+
+    @property
+    def standbys(self) -> int:
+        """How many of those stand by."""
+        return self.decision.standbys - self.lent
 
     @property
     def home(self) -> str:
@@ -74,7 +86,7 @@ def wish_of(word: Word) -> Wish:
     asked = _asked(word)
     workers = max(asked, word.kept if word.home == kind else 0)
     own = curve_of(word, kind, workers)
-    demand = float(own[max(0, min(asked, decision.planned) - decision.standbys)])
+    demand = float(own[max(0, min(asked, word.planned) - word.standbys)])
     counts, curves = {kind: workers}, {kind: tuple(own.tolist())}
     for other in word.kinds:
         if other != kind:
@@ -95,12 +107,12 @@ def wish_of(word: Word) -> Wish:
 def _asked(word: Word) -> int:
     """Workers that it plans; of a job that is late already, no more than drain its backlog in time."""
     decision, traffic = word.decision, word.seen.traffic
-    training = decision.planned - decision.standbys
+    training = word.planned - word.standbys
     if traffic.lag_s <= word.fresh_within_s or decision.reason is Reason.OVERRIDE or training < 1:
-        return decision.planned
+        return word.planned
     coming = max(decision.numbers.get("rate_at_lead_p95", 0.0), traffic.rate_per_s)
     enough = fewest(curve_of(word, word.kind, training), late_demand(coming, traffic.lag))
-    return max(enough, 1) + decision.standbys
+    return max(enough, 1) + word.standbys
 
 
 def _elsewhere(word: Word, gpu_type: str, demand: float) -> tuple[int, tuple[float, ...]]:

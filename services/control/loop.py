@@ -162,6 +162,7 @@ class JobLoop:
             history=history,
             victims=able.victims,
             can_stand_by=able.standbys,
+            can_place=able.places,
             gpu_type=gpu_type,
         )
 
@@ -196,7 +197,14 @@ class JobLoop:
         grant = share.grant(decision, standing, seen, self.policy.slo, allowance=left)
         if grant is None:
             return decision
-        held = replace(seen, fleet_max=grant.workers, yielding=grant.leave, leaving_order=grant.order)
+        held = replace(
+            seen,
+            fleet_max=grant.workers,
+            standbys_lent=grant.standbys_lent,
+            yielding=grant.leave,
+            leaving_order=grant.order,
+            nodes=grant.nodes,
+        )
         if not grant.gpu_type:
             return decide(held, self._state, self.policy)
         moved = decide(on_type(held, grant.gpu_type), self._state, self.policy)

@@ -122,6 +122,9 @@ class PoolResize:
     """Of which type, where the job has a pool for each; empty is the one pool, or every one of them."""
     release: bool = False
     """Whether those on other types are to go: not before the new ones train in their place."""
+    nodes: tuple[str, ...] = ()
+    """On which nodes the workers should be, those that are there included, where the platform lets one
+    choose. A wish: where there is no room, or nothing is said, the platform chooses."""
 
 
 class Victims(StrEnum):
@@ -147,5 +150,7 @@ class PoolCapabilities:
     """The most that it can ever have; None is no such limit."""
     standbys: bool = False
     """A worker may be there, loaded, and wait for the assignment to name it."""
+    places: bool = False
+    """Workers come to the nodes that a resize names, where there is room."""
     fractional_gpus: bool = False
     """A worker may be given a part of a GPU, and the platform keeps account of what is left of it."""

@@ -196,6 +196,8 @@ class ControlState:
     """Standbys included."""
     standbys: int = 0
     """How many of those stand by."""
+    standbys_lent: int = 0
+    """How many more would, had they not been lent."""
     rule: str = ""
     """Whose `memory` this is; another rule starts afresh."""
     memory: object = None
@@ -231,18 +233,24 @@ class Observation:
     """Who leaves when the pool shrinks."""
     can_stand_by: bool = True
     """Whether the pool's workers can wait, loaded, without leases."""
+    can_place: bool = False
+    """Whether the pool brings workers to the nodes that it is told."""
     resizes_elsewhere: int = 0
     """Resizes of the fleet's other jobs within the last hour, and those that are reserved for their swaps."""
     resizes_reserved: int = 0
     """Resizes that a swap of GPU types still needs, so that the job has again what it gave up for it."""
     fleet_max: int | None = None
     """The most workers that the fleet grants the job now; None where it does not hold it back."""
+    standbys_lent: int = 0
+    """Standbys to do without for now: their GPUs are lent."""
     gpu_type: str = ""
     """The type to be on, where the job has a pool for each; empty where it has one."""
     yielding: tuple[str, ...] = ()
     """Workers that have to go before others: they slow down a guaranteed one on the GPU that they share."""
     leaving_order: tuple[str, ...] = ()
     """Who of those that train goes in which order, by how full their nodes are; else the youngest first."""
+    nodes: tuple[str, ...] = ()
+    """Where the workers of a pool that grows should be; empty leaves it to the platform."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from math import floor
 
 import structlog
@@ -25,6 +26,8 @@ class BatchPool:
     ) -> None:
         self.trouble = ""
         """Why it could not be sized, in words; empty when all is well."""
+        self.nodes: Mapping[str, int] = {}
+        """How many of its workers are on each node, where its pool tells."""
         self._settings = settings
         self._share = share
         self._pool = pool
@@ -42,19 +45,26 @@ class BatchPool:
             if self.trouble != str(error):
                 log.warning("batch_pool_not_sized", why=str(error))
             self.trouble = str(error)
+            # Nobody knows what it has: its GPUs stay with it, and no standby leaves for it.
+            self._share.lend(self._settings.gpu_type, self._share.batch().get(self._settings.gpu_type, 0.0))
         return True
 
     async def _size(self, fence: int) -> None:
         about = self._settings
+        most = about.workers_max * about.gpus_per_worker if about.standbys else 0.0
         state = await self._pool.observe()
+        self.nodes = Counter(worker.node for worker in state.workers if worker.node)
         # Those that drain have their GPUs until they are gone.
         there = max(state.requested, len(state.workers))
-        self._share.lend(about.gpu_type, there * about.gpus_per_worker)
+        self._share.lend(about.gpu_type, there * about.gpus_per_worker, most=most)
         spare = floor(self._share.idle(about.gpu_type) / about.gpus_per_worker)
-        wanted = min(about.workers_max, spare)
+        beside = self._share.beside(state, gpus_per_worker=about.gpus_per_worker)
+        wanted = min(about.workers_max, spare, about.workers_max if beside is None else beside.workers)
         if wanted != state.requested:
             self._passes += 1
-            await self._pool.resize(PoolResize(wanted, f"batch-{self._passes}", fence=fence))
+            remove = () if beside is None else beside.leave
+            name = f"batch-{self._passes}"
+            await self._pool.resize(PoolResize(wanted, name, fence=fence, remove=remove))
             log.info("batch_pool_resized", before=state.requested, workers=wanted)
-        self._share.lend(about.gpu_type, max(there, wanted) * about.gpus_per_worker)
+        self._share.lend(about.gpu_type, max(there, wanted) * about.gpus_per_worker, most=most)
         self.trouble = ""

@@ -14,7 +14,8 @@ from services.control.fleet_share import FleetShare
 from services.control.ports import Leadership, WorkerPool
 from services.controller.batch_pool import BatchPool
 from services.controller.fleet_desk import FleetDesk
-from services.controller.usher import House, open_usher
+from services.controller.house import House
+from services.controller.usher import open_usher
 from services.settings import JobSettings
 from services.settings.fleet import FleetSettings
 from services.settings.pool import PoolSettings

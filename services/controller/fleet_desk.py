@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import structlog
-import yaml
 from pydantic import ValidationError
 
-from estimator.fleet import Budget, Configuration, FleetPlan, InvalidFleet, JobId, Standing
+from estimator.fleet import Budget, Configuration, FleetPlan, InvalidFleet, JobId
 from estimator.fleet.admission import Admission, admitted
-from estimator.fleet.budget_what_if import BudgetWhatIf, with_nodes_fewer
+from estimator.fleet.budget_what_if import BudgetWhatIf, with_gpus, with_other_budget, without_nodes
 from estimator.fleet.contention import TypeAhead, contention_ahead
-from estimator.fleet.demand_ahead import demand_ahead
 from estimator.fleet.future import Outlook
 from estimator.fleet.group_history import GroupPrior, JobRecord, prior_of
 from estimator.fleet.seating import check_guarantees
 from estimator.fleet.worker_shape import WorkerShape
 from services.control.errors import ControlError
+from services.control.fleet_packing import NodeSeats
 from services.control.fleet_share import FleetShare, FleetTerms
-from services.control.types import Reason
 from services.controller.batch_pool import BatchPool
+from services.controller.fleet_file import read_fleet_file, stamp_of
 from services.controller.fleet_lessons import record_of, worker_advice
+from services.controller.fleet_outlooks import HORIZONS, STEP_S, outlooks_of
 from services.controller.fleet_source import NodeSource
 from services.controller.journal import JobStatus
-from services.controller.usher import Usher
+from services.controller.usher import Seated, Usher, Waiting
 from services.settings import JobSettings, SettingsError
 from services.settings.fleet import FleetContents, FleetSettings, NodeSettings
 
 log = structlog.get_logger(__name__)
-
-STEP_S = 3_600.0
-HORIZONS = (24, 168)
-"""A day and a week, in steps."""
-CURVE_MAX = 512
-"""Workers up to which a job's curve is drawn for a question about days ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +45,15 @@ class FleetState:
     """By job, workers of its guarantee that others may have."""
     batch: Mapping[str, float]
     """By type, GPUs that the batch pool has."""
+    standbys_lent: Mapping[JobId, int] = field(default_factory=dict)
+    """By job, standbys in whose place the batch pool may have GPUs."""
+    nodes: tuple[NodeSeats, ...] = ()
+    batch_nodes: Mapping[str, int] = field(default_factory=dict)
+    """By node, workers of the batch pool."""
+    waiting: tuple[Waiting, ...] = ()
+    """Workers that wait at the gate for a node, the longest first."""
+    seated: tuple[tuple[Seated, float], ...] = ()
+    """Workers that were told a node, the latest first, and how many seconds ago."""
     trouble: str = ""
 
 
@@ -77,7 +80,7 @@ class FleetDesk:
         self._status = status
         self._trouble = ""
         if self._file is not None:
-            self._contents, self._read_at = _read(self._file), _stamp(self._file)
+            self._contents, self._read_at = read_fleet_file(self._file), stamp_of(self._file)
         terms = self._contents.terms()
         shares = self._file is not None or terms is not None or find is not None
         self.share = FleetShare(terms or FleetTerms(Budget(())), interval_s=interval_s) if shares else None
@@ -95,12 +98,12 @@ class FleetDesk:
         self.share.keep(jobs.keys())
         if self._file is None:
             return
-        stamp = _stamp(self._file)
+        stamp = stamp_of(self._file)
         if stamp == self._read_at:
             return
         self._read_at = stamp
         try:
-            contents = _read(self._file)
+            contents = read_fleet_file(self._file)
             terms = contents.terms() or FleetTerms(Budget(()))
             self._check(contents, jobs)
         except (SettingsError, InvalidFleet) as error:
@@ -156,10 +159,10 @@ class FleetDesk:
         """What there is and who gets what by the latest wishes; None without a fleet. Raises InvalidFleet."""
         if self.share is None:
             return None
-        batch = f"the batch pool: {self.batch.trouble}" if self.batch and self.batch.trouble else ""
-        unplaced = self.usher.trouble if self.usher else ""
-        trouble = self._trouble or self.share.unknown or self.share.trouble or batch or unplaced
-        share = self.share
+        share, usher, batch = self.share, self.usher, self.batch
+        lending = f"the batch pool: {batch.trouble}" if batch and batch.trouble else ""
+        placing = usher.trouble if usher else ""
+        troubles = (self._trouble, share.unknown, share.trouble, lending, placing)
         return FleetState(
             share.terms.budget,
             share.placed_plan(),
@@ -167,7 +170,12 @@ class FleetDesk:
             share.asked(),
             share.loans(),
             share.batch(),
-            trouble,
+            standbys_lent=share.standbys_lent(),
+            nodes=share.nodes(),
+            batch_nodes=dict(batch.nodes) if batch else {},
+            waiting=usher.waiting if usher else (),
+            seated=usher.seated() if usher else (),
+            trouble="; ".join(dict.fromkeys(filter(None, troubles))),
         )
 
     def admission(
@@ -181,7 +189,7 @@ class FleetDesk:
             return None
         return admitted(
             newcomer,
-            self._outlooks(jobs, now_s),
+            list(outlooks_of(jobs, self.share, self._status, now_s=now_s)),
             self.share.terms.budget,
             self.share.terms.tenants,
             horizons=HORIZONS,
@@ -197,7 +205,7 @@ class FleetDesk:
         """
         if self.share is None:
             return None
-        outlooks = self._outlooks(jobs, now_s)
+        outlooks = list(outlooks_of(jobs, self.share, self._status, now_s=now_s))
         return contention_ahead(self.share.terms.budget, outlooks, steps=HORIZONS[0])
 
     def prior(self, group: str, gpu_type: str, jobs: Mapping[str, JobSettings]) -> GroupPrior | None:
@@ -228,72 +236,16 @@ class FleetDesk:
             cores_max=self._contents.cores_max,
         )
 
-    def without(self, nodes: Sequence[str]) -> BudgetWhatIf | None:
-        """Who suffers while these nodes are away; None without a fleet. Raises InvalidFleet."""
+    async def what_if(self, nodes: Sequence[str], gpus: Mapping[str, int]) -> BudgetWhatIf | None:
+        """Who suffers, or gains, without these nodes and with so many GPUs of some types.
+
+        None without a fleet. Raises InvalidFleet.
+        """
         if self.share is None:
             return None
         terms = self.share.terms
-        return with_nodes_fewer(terms.budget, nodes, self.share.wishes(), terms.tenants, rules=terms.rules)
-
-    def _outlooks(self, jobs: Mapping[str, JobSettings], now_s: float) -> list[Outlook]:
-        return list(self._seen_outlooks(jobs, now_s))
-
-    def _seen_outlooks(self, jobs: Mapping[str, JobSettings], now_s: float) -> Iterable[Outlook]:
-        """Of the jobs that have ticked: one that nobody has observed is a guarantee at most."""
-        for name, job in sorted(jobs.items()):
-            standing, status = job.standing(name), self._status(name)
-            kind = None if self.share is None else self.share.kind_of(name)
-            decision, seen = (status.decision, status.seen) if status is not None else (None, None)
-            if kind is None or decision is None or seen is None or seen.history is None:
-                continue
-            if Reason.RECOMMEND_ONLY in decision.notes:
-                continue
-            model = decision.state.throughput.model
-            most = min(standing.workers_max, CURVE_MAX)
-            demand = demand_ahead(
-                seen.history, seen.forecast, now_s=now_s, steps=max(HORIZONS), step_s=STEP_S
-            )
-            curve = tuple(model.low(workers) for workers in range(most + 1))
-            yield Outlook(standing, {kind: curve}, demand, job.slo.fresh_within_s)
-
-
-def newcomer(
-    standing: Standing, rates: Mapping[str, float], hourly_per_s: Sequence[float], *, slo_s: float
-) -> Outlook:
-    """A job that is not there yet, as somebody describes it: a lone worker's rate by type, traffic by hour.
-
-    The hours repeat until a week is full. Raises InvalidFleet.
-    """
-    week = tuple(hourly_per_s[hour % len(hourly_per_s)] for hour in range(max(HORIZONS)))
-    most = min(standing.workers_max, CURVE_MAX)
-    curves = {
-        kind: tuple(rate * workers / (1 + 0.02 * max(0, workers - 1)) for workers in range(most + 1))
-        for kind, rate in rates.items()
-    }
-    return Outlook(standing, curves, week, slo_s)
-
-
-def _stamp(file: Path) -> tuple[int, int] | None:
-    """What changes when the file does; None while it is not there."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
-
-
-def _read(file: Path) -> FleetContents:
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{file}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"{file}: is not valid YAML: {error}") from error
-    try:
-        return FleetContents.model_validate(content or {})
-    except ValidationError as error:
-        mistakes = "; ".join(
-            f"{'.'.join(map(str, mistake['loc'])) or 'fleet'}: {mistake['msg'].removeprefix('Value error, ')}"
-            for mistake in error.errors(include_url=False, include_input=False)
+        other = with_gpus(without_nodes(terms.budget, nodes), gpus)
+        wishes = self.share.wishes()  # before the thread begins: the jobs go on speaking
+        return await asyncio.to_thread(
+            with_other_budget, terms.budget, other, wishes, terms.tenants, rules=terms.rules
         )
-        raise SettingsError(f"{file}: {mistakes}") from error

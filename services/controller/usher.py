@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import structlog
 
-from estimator.fleet import Budget, InvalidFleet, JobId, Standing
-from estimator.fleet.arrivals import STRANGER, Arrival, Floor, Seat, in_order
-from estimator.fleet.guarantees import homes_of
-from estimator.fleet.layout import Resident
-from estimator.fleet.machines import Amounts, Machine
+from estimator.fleet.arrivals import Seat, in_order
 from services.control.errors import ControlError, PoolUnavailable, Rejected
+from services.controller.house import House, arrivals_of, floor_of
 from services.settings.fleet import PlatformSettings
 
 if TYPE_CHECKING:
@@ -25,19 +24,48 @@ if TYPE_CHECKING:
 
 LEFT_ALONE_S = 600.0
 """After a node that was chosen did not take a pod, its kin are the scheduler's for so long: it knows why."""
+SEATED_KEPT = 50
+"""Who was told a node lately, for whoever looks."""
 _LOOKS_EVERY_S = 1.0
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class House:
-    """What the fleet says of those who may come: the nodes, the jobs, and what is lent."""
+class WaitReason(StrEnum):
+    """Why a worker still waits at the gate."""
 
-    budget: Budget
-    jobs: Mapping[str, Standing]
-    """By name."""
-    lent: Mapping[JobId, int]
+    FULL = "full"
+    """No node that may take it has room."""
+    KEPT = "kept"
+    """There is room, and all of it is needed for guarantees."""
+    BLIND = "nodes_unknown"
+    HINDERED = "hindered"
+    """A node was chosen, and the platform did not take the word for it; `trouble` says why."""
+    REFUSED = "refused"
+    """It was let through, and the scheduler does not put it on the node that was chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A worker without a node."""
+
+    pod: str
+    job: str
+    waits_s: float
+    why: WaitReason
+    node: str = ""
+    """The one that was chosen, if any was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """A worker that was told its node; the scheduler's choice where that is empty."""
+
+    pod: str
+    job: str
+    node: str
+    why: str
+    at_s: float
 
 
 class Usher:
@@ -53,6 +81,9 @@ class Usher:
     ) -> None:
         self.trouble = ""
         """What hinders it, in words; empty when nothing does, and while nobody waits for a node."""
+        self.waiting: tuple[Waiting, ...] = ()
+        """Who has no node, the longest first."""
+        self._seated: deque[Seated] = deque(maxlen=SEATED_KEPT)
         self._cluster = cluster
         self._house = house
         self._within_s = within_s
@@ -74,14 +105,26 @@ class Usher:
         stuck = [pod for pod in ours if pod.node and not pod.bound and pod.refused]
         self._since_s = {pod.uid: self._since_s.get(pod.uid, now_s) for pod in (*waiting, *stuck)}
         if not waiting and not stuck:
-            self.trouble = ""
+            self.trouble, self.waiting = "", ()
             return
-        blind = self._cluster.blind
+        blind, still = self._cluster.blind, []
         troubles = [f"the nodes are not known: {blind}" if blind else self._cluster.partial]
         async for pod, seat in self._seats(waiting, pods, blind=bool(blind)):
             troubles.append(await self._tried(pod, self._let_through(pod, seat, now_s)))
+            if pod.uid not in self._told:
+                still.append((pod, _why(seat, blind=bool(blind))))
         troubles += [await self._tried(pod, self._send_back(pod, now_s)) for pod in stuck]
+        still += [(pod, WaitReason.REFUSED) for pod in stuck]
+        self.waiting = tuple(sorted((self._waits(*one, now_s) for one in still), key=_longest_first))
         self.trouble = next((one for one in reversed(troubles) if one), "")
+
+    def seated(self) -> tuple[tuple[Seated, float], ...]:
+        """Who was told a node last, the latest first, and how many seconds ago."""
+        now_s = self._now_s()
+        return tuple((one, now_s - one.at_s) for one in reversed(self._seated))
+
+    def _waits(self, pod: PlacedPod, why: WaitReason, now_s: float) -> Waiting:
+        return Waiting(pod.name, pod.job, now_s - self._since_s[pod.uid], why, pod.node)
 
     async def _tried(self, pod: PlacedPod, step: Awaitable[None]) -> str:
         """What went wrong with one pod, in words: the others do not wait for it."""
@@ -129,6 +172,7 @@ class Usher:
         if passed:
             self._told[pod.uid] = node
             why = "scheduler" if not node or seat is None else seat.reason.value
+            self._seated.append(Seated(pod.name, pod.job, node, why, now_s))
             log.info("worker_seated", pod=pod.name, job=pod.job, node=node, why=why)
 
     async def _send_back(self, pod: PlacedPod, now_s: float) -> None:
@@ -140,58 +184,14 @@ class Usher:
             log.warning("worker_sent_back", pod=pod.name, job=pod.job, node=pod.node)
 
 
-def arrivals_of(waiting: Iterable[PlacedPod], cluster: KubernetesCluster, house: House) -> list[Arrival]:
-    """Pods that wait, as the choice of a node sees them."""
-    from services.actuator.kubernetes_suits import suits  # noqa: PLC0415 - an extra
-
-    faces = [node.face for node in cluster.nodes()]
-    return [
-        Arrival(
-            pod.uid,
-            _needs(pod, house),
-            frozenset(face.name for face in faces if suits(face, pod.spec)),
-            house.jobs[pod.job].id if pod.job in house.jobs else None,
-        )
-        for pod in waiting
-    ]
+def _why(seat: Seat | None, *, blind: bool) -> WaitReason:
+    if seat is None:
+        return WaitReason.BLIND if blind else WaitReason.HINDERED
+    return WaitReason.HINDERED if seat.node else WaitReason(seat.reason.value)
 
 
-def floor_of(pods: Iterable[PlacedPod], cluster: KubernetesCluster, house: House) -> Floor:
-    """The nodes of a cluster, and who is on them."""
-    budget, standings = house.budget, {job.id: job for job in house.jobs.values()}
-    kinds = {node.name: node.gpu_type for node in budget.there}
-    machines = {
-        node.face.name: Machine(
-            node.face.name,
-            node.room,
-            price=budget.price(kinds[node.face.name]) if node.face.name in kinds else 0.0,
-        )
-        for node in cluster.nodes()
-    }
-    residents: list[Resident] = []
-    for pod in pods:
-        if pod.node in machines:
-            needs = _needs(pod, house)
-            machines[pod.node] = machines[pod.node].with_one(needs)
-            residents += _residents(pod, needs, house)
-    try:
-        homes = homes_of(standings.values(), budget)
-    except InvalidFleet:
-        homes = {}  # more is guaranteed than there is: the desk tells it, and nothing can be kept
-    return Floor(budget, machines, standings, homes, residents, house.lent)
-
-
-def _residents(pod: PlacedPod, needs: Amounts, house: House) -> list[Resident]:
-    if pod.job in house.jobs:
-        return [Resident(house.jobs[pod.job].id, pod.node, 1)]
-    return [Resident(STRANGER, pod.node, max(1, round(needs.gpus)))] if needs.gpus else []
-
-
-def _needs(pod: PlacedPod, house: House) -> Amounts:
-    """What its node gives up for it. A part of a GPU is no resource of Kubernetes': the job tells it."""
-    job = house.jobs.get(pod.job)
-    share = job.gpus_per_worker if job is not None and job.gpus_per_worker < 1 else 0.0
-    return pod.needs if pod.needs.gpus or not share else replace(pod.needs, gpus=share)
+def _longest_first(waiting: Waiting) -> tuple[float, str]:
+    return -waiting.waits_s, waiting.pod
 
 
 @asynccontextmanager

@@ -135,6 +135,9 @@ class BatchSettings(SettingsGroup):
     """GPUs that one of its workers holds."""
     workers_max: PositiveInt = 1000
     """Never more workers than this."""
+    standbys: bool = True
+    """Whether it has the GPUs of jobs' standbys as well, while their forecasts say that those will not be
+    needed before they could be back. Without, they are left to jobs alone."""
     pool: PoolSettings = PoolSettings()
 
     @model_validator(mode="after")

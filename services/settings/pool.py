@@ -118,7 +118,8 @@ class PoolSettings(SettingsGroup):
     def of_type(self, gpu_type: str) -> PoolSettings:
         """The pool of one GPU type, as a pool of its own."""
         given = self.by_gpu_type[gpu_type]
-        changes = {name: getattr(given, name) for name in given.model_fields_set}
+        told = {name: getattr(given, name) for name in given.model_fields_set}
+        changes = {name: value for name, value in told.items() if value is not None}
         return self.model_copy(update={**changes, "by_gpu_type": {}})
 
     @model_validator(mode="after")

@@ -22,7 +22,8 @@ from services.actuator.kubernetes_api import KubernetesApi, Object
 from services.actuator.kubernetes_cluster import KubernetesCluster
 from services.actuator.kubernetes_gate import GATE, JOB_LABEL, NODE_NOTE
 from services.control.errors import Rejected
-from services.controller.usher import House, Usher
+from services.controller.house import House
+from services.controller.usher import Usher
 from tests.actuator.control_plane import administrator, create, delete, lacking, workload
 from tests.waiting import eventually_async
 

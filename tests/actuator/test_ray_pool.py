@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import psutil
 import pytest
 
+from services.actuator.ray_nodes import ray_fleet_of
 from services.control.errors import Fenced
 from services.control.types import WorkerPhase
 from tests.actuator import actors
@@ -64,6 +67,36 @@ async def test_a_worker_tells_the_gpu_type_that_was_asked_for(rig: RayRig) -> No
     (worker,) = (await rig.until(settled(1), "one worker")).workers
 
     assert worker.gpu_type == GPU_TYPE
+
+
+def gpu_nodes() -> list[str]:
+    """As a fleet names them."""
+    import ray
+
+    return sorted(ray_fleet_of(ray.nodes()).nodes)
+
+
+async def test_workers_come_to_the_nodes_that_are_named_and_tell_them_as_the_fleet_does(rig: RayRig) -> None:
+    first, second = gpu_nodes()
+    await rig.pool.resize(replace(ask(2), nodes=(second, second)))
+    state = await rig.until(settled(2), "two workers")
+    assert [worker.node for worker in state.workers] == [second, second]
+
+    await rig.pool.resize(replace(ask(3), nodes=(first, second, second)))
+    state = await rig.until(settled(3), "a third")
+    assert sorted(worker.node for worker in state.workers) == [first, second, second]
+    assert rig.pool.capabilities().places
+
+
+async def test_a_worker_whose_node_is_full_or_gone_comes_elsewhere_at_once(rig: RayRig) -> None:
+    first, second = gpu_nodes()
+    named = (first,) * (GPUS_PER_NODE + 1) + ("nowhere",)
+    await rig.pool.resize(replace(ask(len(named)), nodes=named))
+
+    state = await rig.until(settled(len(named)), "all of them")
+
+    assert Counter(worker.node for worker in state.workers)[second] >= 1
+    assert {worker.node for worker in state.workers} == {first, second}
 
 
 async def test_a_successor_goes_on_with_the_workers_that_are_there(rig: RayRig) -> None:

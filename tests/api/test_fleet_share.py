@@ -9,8 +9,23 @@ from estimator.fleet.group_history import GroupPrior
 from services.access.role import Role
 from services.api.examples import ADMISSION
 from services.controller.fleet_desk import FleetDesk
+from services.controller.usher import Seated, Usher, Waiting, WaitReason
 from services.settings.fleet import FleetSettings
 from tests.api.sites import Rig
+
+
+class FakeUsher(Usher):
+    """One that has told all that it can."""
+
+    def __init__(self) -> None:
+        self.trouble = "pod clicks-x waits for its node: away"
+        self.waiting = (
+            Waiting("clicks-x", "clicks", 12.0, WaitReason.KEPT),
+            Waiting("stranger", "", 1.0, WaitReason.FULL),
+        )
+
+    def seated(self) -> tuple[tuple[Seated, float], ...]:
+        return ((Seated("clicks-y", "clicks", "a100-0", "packed", 0.0), 3.0),)
 
 
 async def test_the_fleet_shows_what_each_job_asked_for_and_what_it_has(client: TestClient, rig: Rig) -> None:
@@ -68,6 +83,68 @@ async def test_fewer_nodes_tell_who_suffers(client: TestClient, rig: Rig) -> Non
     assert [(job["job"], job["workers_before"], job["workers_after"]) for job in answer["jobs"]] == [
         ("clicks", 5, 0)
     ]
+
+
+async def test_another_number_of_gpus_tells_who_suffers_and_who_gains(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    fewer = client.post("/v1/fleet/what-if", json={"gpus": {"a100": 3}}).json()
+    more = client.post("/v1/fleet/what-if", json={"gpus": {"a100": 40}}).json()
+    unknown = client.post("/v1/fleet/what-if", json={"gpus": {"h100": 4}})
+    nothing = client.post("/v1/fleet/what-if", json={})
+
+    assert [(job["job"], job["workers_before"], job["workers_after"]) for job in fewer["jobs"]] == [
+        ("clicks", 5, 3)
+    ]
+    assert fewer["gpus"] == {"a100": 3}
+    assert fewer["shadow_prices"]["a100"] > 0
+    assert (more["jobs"], more["gpus"]) == ([], {"a100": 40})
+    assert (unknown.status_code, nothing.status_code) == (409, 422)
+    assert "no GPU type 'h100'" in unknown.json()["detail"]
+
+
+async def test_nodes_and_who_waits_for_one_are_shown_to_those_who_may_see_the_job(rig: Rig) -> None:
+    rig.controller.tick()
+    rig.controller.fleet.usher = usher = FakeUsher()
+    everything = rig.client(await rig.token(Role.VIEWER))
+    mine = rig.client(await rig.token(Role.VIEWER, jobs=("views",)))
+
+    share = everything.get("/v1/fleet").json()["share"]
+
+    assert [(node["node"], node["gpus"], node["lost"]) for node in share["nodes"]] == [
+        ("a100-0", 8, False),
+        ("a100-1", 8, False),
+    ]
+    assert [(one["pod"], one["why"], one["waits_s"]) for one in share["waiting"]] == [
+        ("clicks-x", "kept", 12.0),
+        ("stranger", "full", 1.0),
+    ]
+    assert [(one["pod"], one["node"], one["why"], one["ago_s"]) for one in share["seated"]] == [
+        ("clicks-y", "a100-0", "packed", 3.0)
+    ]
+    assert share["trouble"] == usher.trouble
+    limited = mine.get("/v1/fleet").json()["share"]
+    assert (limited["waiting"], limited["seated"]) == ([], [])
+
+
+async def test_all_that_is_in_the_way_is_told_at_once(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+    fleet = rig.controller.fleet
+    assert fleet.share is not None
+    fleet.share.trouble, fleet.usher = "guarantees do not fit", FakeUsher()
+
+    trouble = client.get("/v1/fleet").json()["share"]["trouble"]
+
+    assert trouble == "guarantees do not fit; pod clicks-x waits for its node: away"
+
+
+async def test_guarantees_and_what_is_lent_of_them_are_summed_by_type(client: TestClient, rig: Rig) -> None:
+    rig.controller.tick()
+
+    (kind,) = client.get("/v1/fleet").json()["share"]["types"]
+
+    assert kind["guaranteed"] == 1.0
+    assert kind["lent"] == 0.0
 
 
 async def test_without_a_fleet_there_is_nothing_to_ask(client: TestClient, rig: Rig) -> None:

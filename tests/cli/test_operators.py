@@ -317,6 +317,9 @@ def test_the_fleet_is_shown_and_asked(shell: Shell, tmp_path: Path) -> None:
     assert admitted.exit_code == 0, admitted.output
     assert admitted.stdout.startswith("accept: ")
     assert "clicks" in shell("fleet", "without", "a100-0", "a100-1").stdout
+    assert "clicks" in shell("fleet", "with", "a100=3").stdout
+    odd = shell("fleet", "with", "a100:3")
+    assert (odd.exit_code, "is not TYPE=GPUS" in odd.stderr) == (2, True)
 
 
 def test_a_job_that_may_not_come_in_is_told_why_by_the_exit_code_too(shell: Shell, tmp_path: Path) -> None:

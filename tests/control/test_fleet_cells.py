@@ -38,6 +38,7 @@ def test_the_lightest_go_first_and_what_is_guaranteed_itself_stays() -> None:
     owner, light = sitting("owner", "n1", guaranteed=1), sitting("light", "n2", weight=0.5)
 
     assert in_the_way(CLUSTER, [wide, owner, light]) == {light.job: ("light-0",)}
+    assert in_the_way(CLUSTER, [wide, sitting("owner", "n1", "n2", guaranteed=2)]) == {}
 
 
 def test_a_guarantee_that_runs_already_or_of_single_gpus_is_in_nobodys_way() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from estimator.fleet import Binding, Budget, Node, Standing
+from estimator.fleet import Binding, Budget, JobId, Node, Standing
 from services.control.decide import decide
 from services.control.fleet_share import FleetShare, FleetTerms
 from services.control.types import (
@@ -53,6 +53,23 @@ def test_parts_of_a_gpu_leave_the_fullest_node() -> None:
 
 def test_where_no_node_is_told_the_youngest_leave() -> None:
     assert left(shrunk(Standing("ads"), ("", "", "", "", ""), ("n1",))) == ("ads-3", "ads-4")
+
+
+def test_the_machines_are_shown_with_whose_workers_are_on_them() -> None:
+    share = FleetShare(FleetTerms(CLUSTER.losing(["n3"])), interval_s=10.0)
+    for standing, nodes in (
+        (Standing("ads"), ("n1", "n2", "n1", "elsewhere", "")),
+        (Standing("feed", gpus_per_worker=0.5), ("n2",)),
+    ):
+        observed = seen(standing.name, nodes, 1000.0)
+        share.grant(decide(observed, ControlState(), a_policy()), standing, observed, a_policy().slo)
+
+    ads, feed = JobId("", "ads"), JobId("", "feed")
+    assert [(one.node.name, one.lost, one.workers, one.taken) for one in share.nodes()] == [
+        ("n1", False, {ads: 2}, 2.0),
+        ("n2", False, {ads: 1, feed: 1}, 1.5),
+        ("n3", True, {}, 0.0),
+    ]
 
 
 def test_a_plan_names_what_finds_no_place_and_nothing_where_nodes_are_not_told() -> None:

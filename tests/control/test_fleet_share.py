@@ -32,12 +32,17 @@ class Ahead:
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
         self.rate: float | None = None
+        self.rises: tuple[float, float] | None = None
+        """From when on, and to what."""
 
     def forecast(self, history: TrafficHistory) -> Forecast | None:
         del history
         if self.rate is None:
             return None
         paths = np.full((len(LEVELS), 60), self.rate)
+        if self.rises is not None:
+            at_s, rate = self.rises
+            paths[:, self._clock.at_s + 60.0 * np.arange(60) >= at_s] = rate
         return Forecast(self._clock.at_s, 60.0, paths, "made-up")
 
 

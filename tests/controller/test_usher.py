@@ -13,7 +13,8 @@ import pytest
 from estimator.fleet import Budget, JobId, Node, Standing
 from services.actuator.kubernetes_cluster import KubernetesCluster
 from services.actuator.kubernetes_gate import GATE, JOB_LABEL, NODE_NOTE
-from services.controller.usher import House, Usher
+from services.controller.house import House
+from services.controller.usher import Usher
 from tests.actuator.clusters import access_to, workload
 from tests.actuator.kubernetes_controllers import DEPLOYMENTS, NODES, PODS
 from tests.actuator.kubernetes_server import ApiServer, Fault, api_server

@@ -101,6 +101,13 @@ def test_a_pool_for_each_type_is_the_jobs_pool_with_what_differs() -> None:
     assert job.standing("clicks").gpu_types == ("a100", "t4")
 
 
+def test_what_is_null_of_a_types_pool_is_as_the_jobs_pool_says() -> None:
+    nothing = {"command": None, "docker": None, "kubernetes": None, "ray": None}
+    job = typed(kind="kubernetes", kubernetes={"name": "one"}, by_gpu_type={"t4": nothing})
+
+    assert job.pool.of_type("t4") == job.pool.model_copy(update={"by_gpu_type": {}})
+
+
 @pytest.mark.parametrize(
     ("pool", "why"),
     [

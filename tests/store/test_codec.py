@@ -59,7 +59,7 @@ def test_the_wild_states_set_every_field() -> None:
     """The properties above would not notice a new field that they never set."""
     assert {field.name for field in fields(ControlState)} == {
         "sequence", "planned", "rule", "memory", "throughput", "pool", "assignment", "pool_failures",
-        "safety", "resized", "standbys", "gpu_type",
+        "safety", "resized", "standbys", "standbys_lent", "gpu_type",
     }  # fmt: skip
 
 

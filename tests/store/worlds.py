@@ -145,6 +145,7 @@ def states(draw: st.DrawFn) -> ControlState:
         sequence=draw(_counts),
         planned=draw(st.none() | _counts),
         standbys=draw(_counts),
+        standbys_lent=draw(_counts),
         rule=rule,
         memory=memory,
         throughput=draw(throughputs),

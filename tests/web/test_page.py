@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from estimator.fleet import JobId, Node
 from services.access.role import Role
+from services.control.fleet_packing import NodeSeats
+from services.controller.usher import Waiting, WaitReason
 from tests.waiting import eventually
 from tests.web.conftest import Served
 from tests.web.visiting import visit
@@ -34,6 +38,45 @@ def test_shared_gpus_are_shown_with_what_bound_each_job(page: Page, served: Serv
     mine = page.get_by_role("table", name="Shares").get_by_role("row", name="clicks")
     expect(mine).to_contain_text("nothing")
     expect(mine).to_contain_text("100")
+
+
+def test_machines_are_shown_with_who_is_on_them_and_who_waits_for_one(page: Page, served: Served) -> None:
+    served.tick()
+    fleet = served.rig.controller.fleet
+    state = fleet.state()
+    assert state is not None
+    rack, job = Node("n1", "a100", 8, ("rack-1",)), JobId("", "clicks")
+    seats = NodeSeats(rack, lost=False, workers={job: 5}, taken=5.0), NodeSeats(rack, True, {}, 0.0)
+    waiting = (Waiting("clicks-x2", "clicks", 23.0, WaitReason.KEPT),)
+    told = replace(state, nodes=seats, batch_nodes={"n1": 2}, waiting=waiting, trouble="it waits")
+    fleet.state = lambda: told
+    visit(page, served)
+
+    nodes = page.get_by_role("table", name="Nodes")
+    expect(nodes.get_by_role("row", name="n1").first).to_contain_text("5 of 8")
+    expect(nodes.get_by_role("row", name="n1").first).to_contain_text("clicks 5, batch 2")
+    expect(nodes.get_by_role("row", name="n1").last).to_contain_text("lost")
+    gate = page.get_by_role("table", name="Waiting for a node").get_by_role("row", name="clicks-x2")
+    expect(gate).to_contain_text("guarantees need all of it")
+    expect(page.get_by_role("alert")).to_have_text("it waits")
+
+
+def test_another_budget_can_be_tried_and_what_was_typed_stays(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served)
+    gpus = page.get_by_label("GPUs of a100")
+    gpus.fill("3")
+    page.get_by_role("button", name="Who would suffer?").click()
+
+    mine = page.get_by_role("table", name="With that budget").get_by_role("row", name="clicks")
+    expect(mine).to_contain_text("60 %")
+    with page.expect_response(re.compile("/v1/fleet$")):
+        served.tick(rate=600, coming=700)
+    expect(gpus).to_have_value("3")
+
+    gpus.fill("16")
+    page.get_by_role("button", name="Who would suffer?").click()
+    expect(page.get_by_text("That is what there is now.")).to_be_visible()
 
 
 def test_the_token_leaves_the_address_at_once(page: Page, served: Served) -> None:

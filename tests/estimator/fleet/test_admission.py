@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.fleet import Binding, Budget, InvalidFleet, JobId, Standing
+from estimator.fleet import Binding, Budget, InvalidFleet, JobId, Node, Standing, share
 from estimator.fleet.admission import AdmissionPolicy, Verdict, admitted
-from estimator.fleet.budget_what_if import with_nodes_fewer, with_other_budget
+from estimator.fleet.budget_what_if import with_gpus, with_other_budget, without_nodes
 from estimator.fleet.future import Outlook, played
 from tests.estimator.fleet.fleets import linear, wishing
 
@@ -72,6 +72,15 @@ def test_a_guarantee_that_does_not_fit_is_refused_whatever_the_forecasts_say() -
     assert "9 of a100 against 8" in answer.why
 
 
+def test_a_job_that_harms_nobody_and_would_be_late_itself_is_refused() -> None:
+    light = outlook("new", *[4] * DAY, weight=0.0)
+    answer = admitted(light, [outlook("old", *[6] * DAY)], CLUSTER, horizons=(DAY,), step_s=HOUR)
+
+    assert answer.verdict is Verdict.REFUSE
+    assert answer.why.startswith("the new job itself would be late with")
+    assert answer.outcomes[0].effects[0].harm == 0.0
+
+
 def test_a_bill_beyond_the_policy_is_an_objection() -> None:
     answer = admitted(
         outlook("new", *[2] * DAY),
@@ -109,7 +118,7 @@ def test_what_is_not_trained_in_one_hour_makes_the_next_one_late() -> None:
 def test_two_nodes_fewer_tells_who_suffers_most_first() -> None:
     wishes = [wishing("light", 4), wishing("heavy", 4, weight=3.0), wishing("held", 2, guaranteed=2)]
     budget = Budget.counted({"a100": 10}, node_gpus=2)
-    answer = with_nodes_fewer(budget, ["a100-0", "a100-1"], wishes)
+    answer = with_other_budget(budget, without_nodes(budget, ["a100-0", "a100-1"]), wishes)
 
     assert [str(change.job) for change in answer.changes] == ["light", "heavy"]
     assert answer.changes[0].loss > 0
@@ -119,7 +128,7 @@ def test_two_nodes_fewer_tells_who_suffers_most_first() -> None:
 
 def test_a_node_that_is_not_there_cannot_be_taken_away() -> None:
     with pytest.raises(InvalidFleet, match="no node 'a100-9'"):
-        with_nodes_fewer(CLUSTER, ["a100-9"], [wishing("a", 1)])
+        without_nodes(CLUSTER, ["a100-9"])
 
 
 def test_a_larger_budget_shows_who_gains() -> None:
@@ -127,6 +136,24 @@ def test_a_larger_budget_shows_who_gains() -> None:
     answer = with_other_budget(CLUSTER, Budget.counted({"a100": 12}), wishes)
 
     assert [change.loss for change in answer.changes] == [-0.25, -0.25]
+
+
+@given(st.integers(0, 24), st.integers(0, 12))
+def test_a_budget_with_other_gpus_has_just_those_and_promises_what_it_did(a100: int, t4: int) -> None:
+    nodes = (Node("n0", "a100", 8, switch_gpus=4), Node("n1", "a100", 8), Node("m0", "t4", 4))
+    budget = Budget(nodes, {"a100": 2.0})
+    other = with_gpus(budget, {"a100": a100, "t4": t4})
+
+    assert other.gpus == {"a100": a100, "t4": t4}
+    assert other.declared == {"a100": max(16, a100), "t4": max(4, t4)}
+    assert other.price("a100") == 2.0
+
+
+def test_a_budget_of_a_type_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidFleet, match="no GPU type 'h100'"):
+        with_gpus(CLUSTER, {"h100": 4})
+    with pytest.raises(InvalidFleet, match="a number from 0"):
+        with_gpus(CLUSTER, {"a100": -1})
 
 
 def test_the_shadow_price_is_what_one_more_gpu_adds_to_the_weighted_satisfaction() -> None:
@@ -138,6 +165,13 @@ def test_the_shadow_price_is_what_one_more_gpu_adds_to_the_weighted_satisfaction
 
     assert answer.before.prices == {"a100": pytest.approx(gained)}
     assert answer.before.of(JobId("", "a")).worth == {"a100": pytest.approx(0.125)}
+
+
+def test_the_shadow_price_counts_by_weight_and_a_worth_does_not() -> None:
+    plan = share(CLUSTER, [wishing("a", 8, weight=3.0), wishing("b", 8)])
+
+    assert {str(one.job): one.worth["a100"] for one in plan.allotments} == {"a": 0.125, "b": 0.125}
+    assert plan.prices == {"a100": pytest.approx(1.5 * 0.125)}  # of the one that weighs more
 
 
 @st.composite

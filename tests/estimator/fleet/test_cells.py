@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from estimator.fleet import InvalidFleet, JobId, Node
 from estimator.fleet.buddies import FreeCells
 from estimator.fleet.cells import Cell, cells_of, divided, units_by_size, units_in
-from estimator.fleet.layout import Resident, Shape, laid_out
-from estimator.fleet.placement import check_topology, placed
+from estimator.fleet.layout import Layout, Resident, Shape, laid_out
+from estimator.fleet.placement import Placement, check_topology, placed
 
 some = settings(max_examples=60, deadline=None)
 A, B, C = JobId("", "a"), JobId("", "b"), JobId("", "c")
@@ -152,9 +153,28 @@ def test_guarantees_that_fit_by_sum_and_not_by_cells_are_refused() -> None:
         check_topology(tops, [Shape(job, 1.0, 1, gpus_per_worker=2.0) for job in (A, B, C)], "a100")
 
 
-@st.composite
-def stories(draw: st.DrawFn) -> tuple[list[Node], list[Shape], list[dict[JobId, int]]]:
+@dataclass(frozen=True)
+class Story:
     """Guarantees that fit, and what the jobs want from tick to tick."""
+
+    nodes: list[Node]
+    shapes: list[Shape]
+    ticks: list[dict[JobId, int]]
+
+    @property
+    def tops(self) -> tuple[Cell, ...]:
+        return cells_of(self.nodes)
+
+    def placed(self, tick: int = 0, seats: Sequence[Resident] = ()) -> Placement:
+        return placed(self.tops, self.shapes, seats, self.ticks[tick])
+
+    def shown(self, seats: Sequence[Resident]) -> Layout:
+        """As whoever takes over works it out."""
+        return laid_out(self.tops, self.shapes, seats)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
     nodes = draw(trees)
     tops = cells_of(nodes)
     jobs = [A, B, C]
@@ -172,7 +192,7 @@ def stories(draw: st.DrawFn) -> tuple[list[Node], list[Shape], list[dict[JobId, 
     ticks = draw(
         st.lists(st.fixed_dictionaries({job: st.integers(0, 8) for job in jobs}), min_size=1, max_size=5)
     )
-    return nodes, shapes, ticks
+    return Story(nodes, shapes, ticks)
 
 
 def gpus_by_node(seats: Iterable[Resident], shapes: Sequence[Shape]) -> Counter[str]:
@@ -185,17 +205,13 @@ def gpus_by_node(seats: Iterable[Resident], shapes: Sequence[Shape]) -> Counter[
 
 @some
 @given(stories())
-def test_whatever_the_others_do_a_guarantee_is_there_when_it_is_wanted(
-    story: tuple[list[Node], list[Shape], list[dict[JobId, int]]],
-) -> None:
-    nodes, shapes, ticks = story
-    tops = cells_of(nodes)
+def test_whatever_the_others_do_a_guarantee_is_there_when_it_is_wanted(story: Story) -> None:
     seats: tuple[Resident, ...] = ()
-    for targets in ticks:
-        after = placed(tops, shapes, seats, targets)
-        used = gpus_by_node(after.seats, shapes)
-        assert all(used[node.name] <= node.gpus for node in nodes)
-        for shape in shapes:
+    for tick, targets in enumerate(story.ticks):
+        after = story.placed(tick, seats)
+        used = gpus_by_node(after.seats, story.shapes)
+        assert all(used[node.name] <= node.gpus for node in story.nodes)
+        for shape in story.shapes:
             assert after.workers(shape.job) >= min(shape.guaranteed, targets[shape.job])
             assert after.workers(shape.job) + after.refused.get(shape.job, 0) == targets[shape.job]
         seats = after.seats
@@ -203,26 +219,17 @@ def test_whatever_the_others_do_a_guarantee_is_there_when_it_is_wanted(
 
 @some
 @given(stories())
-def test_what_is_free_can_hold_every_guarantee_that_is_not_in_use(
-    story: tuple[list[Node], list[Shape], list[dict[JobId, int]]],
-) -> None:
-    nodes, shapes, ticks = story
-    tops = cells_of(nodes)
-    after = placed(tops, shapes, [], ticks[0])
-    layout = laid_out(tops, shapes, after.seats)
+def test_what_is_free_can_hold_every_guarantee_that_is_not_in_use(story: Story) -> None:
+    layout = story.shown(story.placed().seats)
 
-    assert packs(tops, layout.taken(), layout.owing())
+    assert packs(story.tops, layout.taken(), layout.owing())
 
 
 @some
 @given(stories())
-def test_a_layout_rebuilt_from_the_platform_moves_nobody(
-    story: tuple[list[Node], list[Shape], list[dict[JobId, int]]],
-) -> None:
-    nodes, shapes, ticks = story
-    tops = cells_of(nodes)
-    first = placed(tops, shapes, [], ticks[0])
-    again = placed(tops, shapes, first.seats, ticks[0])
+def test_a_layout_rebuilt_from_the_platform_moves_nobody(story: Story) -> None:
+    first = story.placed()
+    again = story.placed(seats=first.seats)
 
     assert again.seats == first.seats
     assert not again.evicted
@@ -230,15 +237,11 @@ def test_a_layout_rebuilt_from_the_platform_moves_nobody(
 
 @some
 @given(stories())
-def test_a_worker_is_refused_only_where_no_gpu_could_take_it_safely(
-    story: tuple[list[Node], list[Shape], list[dict[JobId, int]]],
-) -> None:
-    nodes, shapes, ticks = story
-    tops = cells_of(nodes)
-    after = placed(tops, shapes, [], ticks[0])
-    layout = laid_out(tops, shapes, after.seats)
+def test_a_worker_is_refused_only_where_no_gpu_could_take_it_safely(story: Story) -> None:
+    after = story.placed()
+    layout, tops = story.shown(after.seats), story.tops
     for job in after.refused:
-        unit = next(shape.unit for shape in shapes if shape.job == job)
+        unit = next(shape.unit for shape in story.shapes if shape.job == job)
         for cell in (cell for top in tops for cell in top.walk() if cell.gpus >= unit and cell.node):
             if layout.taken().isdisjoint(cell.numbers):
                 assert not packs(tops, layout.taken() | set(cell.numbers), layout.owing())

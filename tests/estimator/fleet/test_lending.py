@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from estimator.fleet import InvalidFleet, JobId
-from estimator.fleet.lending import LendingTerms, Loan, Neighbourhood, Owner, gpus_lent, loan_of, loans_of
+from estimator.fleet.lending import LendingTerms, Loan, Neighbourhood, Owner, loan_of
 from forecasting.forecast import LEVELS, Forecast
 from tests.estimator.fleet.fleets import linear
 
@@ -49,7 +49,7 @@ def test_a_loan_that_would_be_called_back_soon_is_not_begun_and_one_that_is_out_
 
     assert loan_of(owner(rise), terms, now_s=0.0).workers == 1
     assert loan_of(owner(rise, lent=6), terms, now_s=0.0).workers == 6
-    assert loan_of(owner(rise, lent=9), terms, now_s=0.0).called_back(9) == 1
+    assert loan_of(owner(rise, lent=9), terms, now_s=0.0).workers == 8  # one comes back
 
 
 def test_without_a_forecast_nothing_is_lent() -> None:
@@ -62,12 +62,6 @@ def test_what_is_wished_now_is_not_lent_whatever_the_forecast_says() -> None:
 
 def test_a_demand_that_no_count_carries_keeps_everything() -> None:
     assert loan_of(owner(ahead([1e6] * 5)), LendingTerms(), now_s=0.0).workers == 0
-
-
-def test_lent_gpus_are_counted_by_type_for_a_batch_pool() -> None:
-    loans = loans_of([owner(ahead([0.0] * 30))], LendingTerms(), now_s=0.0)
-
-    assert gpus_lent(loans, {JOB: 2.0}, {JOB: "a100"}) == {"a100": 20.0}
 
 
 @pytest.mark.parametrize("terms", [{"level": 1.0}, {"return_s": -1.0}, {"useful_s": float("nan")}])

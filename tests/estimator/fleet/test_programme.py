@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +25,7 @@ from estimator.fleet import (
 )
 from estimator.fleet.claims import claims_of, searchable
 from estimator.fleet.configurations import Choice, Terms, choices_of, counts_of
-from estimator.fleet.programme import Solution, Unsolved, solved
+from estimator.fleet.programme import LIMIT_REACHED, Solution, Unsolved, solved
 from estimator.fleet.tenants import Tenants
 from tests.estimator.fleet.fleets import TYPES, fleets, linear, verify, wishing
 
@@ -59,6 +61,32 @@ def test_the_type_goes_to_whom_it_speeds_up_most(two_types: Budget) -> None:
     plan = share(two_types, [easy, keen])
 
     assert [a.given.gpu_type for a in plan.allotments] == ["t4", "a100"]
+
+
+def test_the_last_of_a_demand_is_worth_more_than_as_much_in_the_middle() -> None:
+    """Five of five and three of five, rather than four and four: who is nearly served is late anyway."""
+    asked = [on_both(name, 500.0, slow=0.01, preferred="a100") for name in ("a", "b")]
+    budget = Budget.counted({"a100": 8, "t4": 1})
+
+    def counts(rules: ShareRules) -> list[int]:
+        return sorted(a.given.workers for a in share(budget, asked, rules=rules).allotments)
+
+    assert counts(ShareRules()) == [3, 5]
+    assert counts(ShareRules(met=0.0)) == [4, 4]
+
+
+def test_the_first_gpus_of_one_beat_the_last_of_another_that_uses_them_better() -> None:
+    asked = [
+        on_both("a", 1100.0, fast=110.0, slow=0.01, preferred="a100"),
+        on_both("b", 1000.0, fast=80.0, slow=0.01, preferred="a100"),
+    ]
+    budget = Budget.counted({"a100": 8, "t4": 1})
+
+    def counts(rules: ShareRules) -> list[int]:
+        return [a.given.workers for a in share(budget, asked, rules=rules).allotments]
+
+    assert counts(ShareRules(met=0.0)) == [4, 4]
+    assert counts(ShareRules(met=0.0, power=1.0)) == [8, 1]  # the one t4, which nobody else wants
 
 
 def test_a_resize_that_pauses_is_made_only_where_it_is_worth_the_pause(two_types: Budget) -> None:
@@ -117,6 +145,46 @@ def test_a_solver_without_time_leaves_the_heap_to_decide(two_types: Budget) -> N
     assert plan.method in {Method.FALLBACK, Method.PROGRAMME}
     assert plan.note
     verify(two_types, asked, plan)
+
+
+def test_every_solve_has_the_time_limit(two_types: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def watched(solver: Callable[..., object]) -> Callable[..., object]:
+        def solve(*arguments: object, **options: Any) -> object:
+            limits.append(options["options"]["time_limit"])
+            return solver(*arguments, **options)
+
+        return solve
+
+    monkeypatch.setattr("scipy.optimize.linprog", watched(scipy.optimize.linprog))
+    monkeypatch.setattr("scipy.optimize.milp", watched(scipy.optimize.milp))
+    share(two_types, [on_both("a", 400.0), on_both("b", 400.0)], rules=ShareRules(time_limit_s=7.0))
+
+    assert limits == [7.0, 7.0]
+
+
+def test_the_best_found_in_time_is_taken_and_how_far_from_the_optimum_it_may_be_is_told(
+    two_types: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late:
+        """Nobody has anything: possible, and far from the best."""
+
+        status, message = LIMIT_REACHED, "time limit reached"
+
+        def __init__(self, columns: int) -> None:
+            self.x = np.zeros(columns)
+            self.x[[0, columns // 2]] = 1.0  # the first choice of each of two jobs that are alike
+
+    asked = [on_both("a", 400.0, preferred="a100"), on_both("b", 400.0, preferred="a100")]
+    monkeypatch.setattr("scipy.optimize.milp", lambda values, **_: Late(len(values)))
+    plan = share(two_types, asked)
+
+    assert plan.method is Method.PROGRAMME
+    assert plan.note == "the programme ran out of its 2 s"
+    assert plan.gap == pytest.approx(1.0, abs=0.01)
+    verify(two_types, asked, plan)
+    assert [a.satisfaction for a in plan.allotments] == [1.0, 1.0]  # what it left was handed out
 
 
 def test_a_solution_that_breaks_a_limit_is_not_taken(

@@ -88,12 +88,28 @@ def test_weights_hold_through_tenants_of_tenants() -> None:
     assert counts(share(Budget.counted({"a100": 8}), jobs, tree)) == [2, 6]
 
 
+def test_the_weight_of_a_tenant_above_counts_for_all_below_it() -> None:
+    below = (Tenant("x", 1.0, "large"), Tenant("y", 1.0, "large"), Tenant("z", 1.0, "x"))
+    tree = Tenants((Tenant("small", 1.0), Tenant("large", 3.0), *below))
+    jobs = [Standing("a", "small"), Standing("b", "z"), Standing("c", "y")]
+
+    assert list(tree.weights(jobs).values()) == [0.5, 1.5, 1.5]
+
+
 def test_a_worker_that_adds_less_than_a_fifth_of_the_first_goes_back_to_the_fleet() -> None:
     flat = Wish(Standing("flat"), {"a100": 6}, {"a100": (0, 100, 150, 160, 170, 180, 190)}, 1000.0)
     plan = share(Budget.counted({"a100": 10}), [flat, wishing("steep", 8)])
 
     assert counts(plan) == [2, 8]
     assert plan.allotments[0].binding is Binding.EFFICIENCY
+
+
+@pytest.mark.parametrize(("adds", "workers"), [(19.0, 1), (21.0, 4)])
+def test_a_fifth_is_where_a_worker_goes_back(adds: float, workers: int) -> None:
+    curve = tuple(100.0 + adds * more for more in range(4))
+    poor = Wish(Standing("poor"), {"a100": 4}, {"a100": (0.0, *curve)}, 10_000.0)
+
+    assert counts(share(Budget.counted({"a100": 9}), [poor, wishing("steep", 8)])) == [workers, 9 - workers]
 
 
 def test_what_nobody_uses_better_is_given_all_the_same() -> None:
@@ -127,6 +143,7 @@ def test_workers_of_many_gpus_leave_the_rest_to_smaller_ones() -> None:
     jobs = [wishing("gang", 2, gpus_per_worker=8.0), wishing("single", 8)]
 
     assert counts(share(Budget.counted({"a100": 12}), jobs)) == [1, 4]
+    assert counts(share(Budget.counted({"a100": 13}), jobs)) == [1, 5]  # though the gang's next does not fit
 
 
 def test_a_job_runs_with_its_fewest_workers_or_not_at_all() -> None:
@@ -203,6 +220,14 @@ def test_a_job_whose_only_type_vanished_gets_nothing_and_is_told_why() -> None:
 def test_a_curve_that_is_no_curve_is_refused_where_it_is_given(curve: tuple[float, ...]) -> None:
     with pytest.raises(InvalidFleet, match="curve of 'a100'"):
         Wish(Standing("liar"), {"a100": 1}, {"a100": curve}, 10.0)
+
+
+def test_a_curve_that_lies_takes_nobodys_guarantee_and_no_more_than_it_may_have() -> None:
+    liar = Wish(Standing("liar", workers_max=6), {"a100": 50}, {"a100": linear(1.0, 50)}, 1e6)
+    honest = wishing("honest", 8, guaranteed=3)
+
+    assert counts(share(Budget.counted({"a100": 8}), [liar, honest])) == [5, 3]
+    assert counts(share(Budget.counted({"a100": 12}), [liar, honest])) == [6, 6]
 
 
 def test_a_job_that_says_its_workers_train_nothing_does_not_drain_the_fleet() -> None:

@@ -129,6 +129,19 @@ def test_gavel_gives_each_job_the_type_on_which_it_gains_most() -> None:
     assert fractions.ravel().tolist() == pytest.approx([0.0, 1.0, 1.0, 0.0], abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("scale", "weights", "wanted"),
+    [([4, 4], [3.0, 1.0], [0.75, 0.25]), ([2, 4], [1.0, 1.0], [1.0, 0.5])],
+    ids=["three times the weight, three times the time", "a job of half the size runs twice as long"],
+)
+def test_gavel_counts_weights_and_sizes(scale: list[int], weights: list[float], wanted: list[float]) -> None:
+    speeds = np.array([[100.0], [100.0]])
+
+    fractions = fair_fractions(speeds, np.array(scale), np.array(weights), np.array([4]))
+
+    assert fractions.ravel().tolist() == pytest.approx(wanted, abs=1e-6)
+
+
 @given(seed=st.integers(0, 200))
 @settings(max_examples=20, deadline=None)
 def test_gavels_fractions_are_possible_and_the_least_is_as_high_as_an_equal_split(seed: int) -> None:
@@ -207,7 +220,16 @@ def test_sia_keeps_what_a_job_has_where_a_restart_would_cost_more_than_it_brings
     assert later.workers.tolist() == [[2, 0]]
 
 
-def test_sia_at_most_doubles_a_job_and_takes_from_one_that_cannot_use_its_gpus() -> None:
+def test_sia_at_most_doubles_a_job_however_much_is_free() -> None:
+    fleet = a_fleet(a_job("rising"), gpus={"a": 16})
+    policy = Sia(fleet, arriving([1.0]))
+
+    decision = policy.decide(seeing(fleet, sizes([2]), busy=[1.0], rate=[2000.0]))
+
+    assert decision.workers.ravel().tolist() == [4]
+
+
+def test_sia_takes_from_one_that_cannot_use_its_gpus() -> None:
     fleet = a_fleet(a_job("rising"), a_job("idle"), gpus={"a": 6})
     policy = Sia(fleet, arriving([1.0], [1.0]))
 
