@@ -8,7 +8,7 @@ from typing import Final
 
 from shuffler.partition_book import PartitionBook
 
-_SHORTEST: Final = 0.5
+_SHORTEST: Final = 0.25
 """Of a full lease: what lies in a shorter one would not be worth the jump to it."""
 
 
@@ -50,10 +50,10 @@ def shared_out(samples: int, least: int, *, waited_s: float, patience_s: float) 
 
     One that waited beyond its patience is one of many: more partitions have work than there are
     workers, and the longer the leases, the longer each waits for its next. So they become shorter, by
-    whole steps of `least`, to end with a full batch as before; down to a half, for jumps cost too.
+    whole steps of `least`, to end with a full batch as before; down to a quarter, for jumps cost too.
 
-    >>> [shared_out(120, 50, waited_s=waited_s, patience_s=1.0) for waited_s in (1.0, 1.5, 2.0, 9.0)]
-    [120, 120, 70, 70]
+    >>> [shared_out(220, 50, waited_s=waited_s, patience_s=1.0) for waited_s in (1.0, 1.5, 2.0, 9.0)]
+    [220, 170, 120, 70]
     """
     if not patience_s < waited_s < float("inf"):
         return samples

@@ -141,7 +141,7 @@ class Ledger:
     ) -> Lease | None:
         """A range of at most `samples` offsets for `worker`, or None when there is none to give.
 
-        Fewer, down to half, from a partition that waited beyond its patience: then others do, too.
+        Fewer, down to a quarter, from a partition that waited beyond its patience: then others do, too.
         Of a partition that has less than `least`, nothing is given until it
         was left to fill for a while: every lease may cost a jump, and every
         batch that is not full a step of the device. What was returned comes

@@ -46,8 +46,8 @@ class StreamPlan:
     def of(cls, job: str, settings: JobSettings, *, drain_s: float | None = None) -> StreamPlan:
         """The plan that the job's settings ask for, with `drain_s` to leave where that is known better.
 
-        A partition may wait for a reader no longer than a quarter of the freshness promised, and a
-        lease is no longer than that: what lies behind it in the partition may wait for its end. Less
+        A lease is no longer than half of the freshness promised: what lies behind it in the partition
+        may wait for its end. A partition may wait for a reader no longer than a quarter of it: less
         patience would give out partitions before they have filled, and cost more jumps than a pool
         that is busy has time for.
         """
@@ -61,7 +61,7 @@ class StreamPlan:
             group_protocol=settings.shuffle.group_protocol,
             batch=settings.worker.batch,
             fresh_within_s=fresh_within_s,
-            lease_s=min(settings.shuffle.lease_s, fresh_within_s / 4),
+            lease_s=min(settings.shuffle.lease_s, fresh_within_s / 2),
             terms=Terms(
                 ttl_s=settings.shuffle.lease_ttl_s,
                 lapses_max=settings.shuffle.lapses_max,

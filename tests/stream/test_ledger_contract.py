@@ -114,7 +114,7 @@ def test_leases_become_shorter_while_partitions_wait_beyond_their_patience(share
     # Half of what was asked for, made up to a full batch with the 30 that the worker has unread.
     assert [taken(120, least=50) for _ in range(4)] == [70] * 4
     shared.keep_alive("a", for_s=20 * TERMS.patience_s)
-    assert taken(400, least=1) == 200, "no less than half"
+    assert taken(400, least=1) == 100, "no less than a quarter"
 
 
 def test_a_partition_with_less_than_a_batch_is_left_to_fill_for_a_moment(shared: LedgerUnderTest) -> None:

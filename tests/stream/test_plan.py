@@ -9,7 +9,7 @@ from tests.stream.streams import JOB, settings_for
 
 
 @pytest.mark.parametrize(
-    ("fresh_within_s", "lease_s", "fill_s"), [(60.0, 2.0, 0.2), (4.0, 1.0, 0.2), (1.0, 0.25, 0.1)]
+    ("fresh_within_s", "lease_s", "fill_s"), [(60.0, 2.0, 0.2), (3.0, 1.5, 0.2), (1.0, 0.5, 0.1)]
 )
 def test_leases_and_waits_are_short_where_freshness_is(
     fresh_within_s: float, lease_s: float, fill_s: float

@@ -184,7 +184,7 @@ if returned ~= '' then
 else
   local waited = now - number(since)
   if waited > patience then -- see shared_out in shuffler/choice.py
-    local enough = samples * math.max(patience / waited, 0.5)
+    local enough = samples * math.max(patience / waited, 0.25)
     samples = samples - least * math.floor((samples - enough) / least)
   end
   stop = start + samples < number(stop_all) and format('%.0f', start + samples) or stop_all
