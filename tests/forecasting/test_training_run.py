@@ -18,9 +18,10 @@ from forecasting.history import TrafficHistory
 from forecasting.learned import Lessons
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import Regression, train_regression
-from services.forecaster import lesson
+from services.forecaster import judging, lesson
 from services.forecaster.artefacts import ArtefactStore
-from services.forecaster.lesson import JUDGED_TOPICS, TrainingRequest, judge, train
+from services.forecaster.judging import JUDGED_TOPICS, judge
+from services.forecaster.lesson import TrainingRequest, train
 from services.forecaster.train import write_request
 from services.forecaster.trainer import TrainingPhase, TrainingProcess
 from tests.forecasting.test_artefacts import written
@@ -90,6 +91,27 @@ def test_one_bad_model_does_not_take_the_good_one_with_it(
     assert manifest.rejected == ("perceptron",)
 
 
+def test_the_window_is_kept_and_served_like_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = replace(REQUEST, beside=("window",))
+    monkeypatch.setattr(lesson, "judge", lambda *_: {"window": 0.9})
+
+    manifest = train(request, {"a": history(rhythm(5))}, tmp_path, lambda _stage, _share: None)
+
+    assert manifest.models == ("window",)
+    _, (window,) = ArtefactStore(tmp_path).load(manifest.version, GRID)
+    assert (window.name, window.needs) == ("window", 192)
+
+
+def test_a_past_too_short_for_the_window_leaves_the_others(tmp_path: Path) -> None:
+    request = replace(REQUEST, beside=("regression", "window"))
+
+    manifest = train(request, {"a": history(rhythm(1.8))}, tmp_path, lambda _stage, _share: None)
+
+    assert set(manifest.losses) == {"regression"}
+
+
 def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
@@ -97,7 +119,7 @@ def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatc
         asked.append(past.start_s)
         return 1.0
 
-    monkeypatch.setattr(lesson, "_best_light", best_light)
+    monkeypatch.setattr(judging, "_best_light", best_light)
     topics = {str(i): history(rhythm(2.2), start_s=86_400.0 * i) for i in range(3 * JUDGED_TOPICS)}
 
     losses = judge(GRID, topics, [regression()], Calendar())

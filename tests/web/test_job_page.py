@@ -247,7 +247,9 @@ def test_models_are_gone_back_from_with_a_reason(page: Page, served: Served) -> 
     before = served.rig.controller.training
     served.rig.controller.training = before.model_copy(update={"version": "1", "rolled_back": version})
     page.reload()
-    expect(card.get_by_text(re.compile(f"^Gone back from version {version} .* by admin-test"))).to_be_visible()
+    expect(
+        card.get_by_text(re.compile(f"^Gone back from version {version} .* by admin-test"))
+    ).to_be_visible()
     expect(card.get_by_role("button", name="Go back")).to_be_visible()
 
 
