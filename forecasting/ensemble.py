@@ -23,8 +23,6 @@ CLIP = 3.0
 HIDDEN = 64
 MEMBERS = 4
 """Networks that are averaged."""
-NOISE = 0.2
-"""On standardised inputs, while training."""
 _NAMES = ("first", "first_bias", "second", "second_bias", "last", "last_bias")
 
 Single = NDArray[np.float32]
@@ -84,14 +82,16 @@ def train_ensemble(
     lessons: Lessons,
     rows: NDArray[np.int64],
     *,
+    noise: float = 0.2,
     epochs: int = 20,
     batch: int = 256,
     rate: float = 2e-3,
     seed: int = 0,
 ) -> Ensemble:
-    """Back-propagation of the pinball loss; noise on the inputs keeps it from learning rows by heart.
+    """Back-propagation of the pinball loss.
 
-    `raw` are the inputs of these `rows` of the lessons.
+    `raw` are the inputs of these `rows` of the lessons. `noise`, in standard deviations, is on them
+    while training: it keeps networks from learning rows by heart.
     """
     centre, spread = raw.mean(axis=0), raw.std(axis=0) + 1e-6
     inputs = _standardised(raw, centre, spread)
@@ -103,8 +103,8 @@ def train_ensemble(
         descent = Descent(_start(inputs.shape[1], came, draw), rate=rate, decay=0.01)
         for step in range(steps):
             picked = draw.integers(0, len(inputs), size=min(batch, len(inputs)))
-            noise = draw.standard_normal(size=(len(picked), inputs.shape[1]), dtype=np.float32)
-            noisy = inputs[picked] + np.float32(NOISE) * noise
+            shaken = draw.standard_normal(size=(len(picked), inputs.shape[1]), dtype=np.float32)
+            noisy = inputs[picked] + np.float32(noise) * shaken
             gradients = _gradients(descent.weights, noisy, came[picked], weights[picked])
             descent.step(gradients, share=step / steps)
         return tuple(np.asarray(layer, dtype=np.float32) for layer in descent.weights)

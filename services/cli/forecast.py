@@ -51,8 +51,8 @@ def forecast(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model to train: regression, perceptron, window, boosting, patchtst, nhits, fedformer, "
-            "seq2seq or another of neuralforecast; repeat for more. By default all that are cheap "
+            help="A model to train: regression, perceptron, window, steady-window, boosting, patchtst, "
+            "nhits, fedformer, seq2seq or another of neuralforecast; repeat for more. By default all that are cheap "
             "and installed."
         ),
     ] = None,

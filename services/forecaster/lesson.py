@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -20,11 +20,12 @@ from forecasting.network_training import exported, train_network
 from forecasting.perceptron import Perceptron, train_perceptron
 from forecasting.regression import Regression, train_regression
 from forecasting.torch_network import runnable
-from forecasting.window import Window, train_window
+from forecasting.window import WINDOWS, Window, train_window
 from services.forecaster.artefacts import ArtefactError, ArtefactStore, Manifest
 from services.forecaster.judging import judge
 
-CHEAP = ("regression", "perceptron", "window", "boosting")
+CHEAP = ("regression", *WINDOWS, "boosting")
+"""Trained where nothing else is asked for; `perceptron`, on features alone, adds nothing to the windows."""
 NETWORK_SHARE = 0.85
 """Of the budget, by when the network must be done: judging takes the rest."""
 LOSS_MAX = 1.0
@@ -88,7 +89,7 @@ def train(
         manifest,
         regression=fitted.regression,
         perceptron=fitted.perceptron,
-        window=fitted.window,
+        windows=fitted.windows,
         boosting=fitted.boosting,
         networks=[fitted.network] if fitted.network else [],
         programs=fitted.programs,
@@ -126,7 +127,7 @@ class _Fitted:
 
     regression: Regression | None
     perceptron: Perceptron | None
-    window: Window | None
+    windows: tuple[Window, ...]
     boosting: Boosting | None
     network: TrainedNetwork | None
 
@@ -134,7 +135,7 @@ class _Fitted:
     """The network as an exported program, where numpy cannot run it."""
 
     def models(self, grid: Grid, calendar: Calendar) -> list[FleetModel]:
-        found: list[FleetModel | None] = [self.regression, self.perceptron, self.window, self.boosting]
+        found: list[FleetModel | None] = [self.regression, self.perceptron, *self.windows, self.boosting]
         if self.network is not None:
             found.append(runnable(self.network, grid, calendar))
         return [model for model in found if model is not None]
@@ -153,7 +154,7 @@ def _fit(
     cheap = _Fitted(
         regression=train_regression(lessons, seed=seed) if wanted("regression") else None,
         perceptron=train_perceptron(lessons, seed=seed) if wanted("perceptron") else None,
-        window=_train_window(lessons, seed=seed) if wanted("window") else None,
+        windows=_train_windows(lessons, [name for name in WINDOWS if wanted(name)], seed=seed),
         boosting=train_boosting(lessons, seed=seed) if wanted("boosting") and installed("lightgbm") else None,
         network=None,
         programs={},
@@ -166,12 +167,12 @@ def _fit(
     return replace(cheap, network=network, programs=programs)
 
 
-def _train_window(lessons: Lessons, *, seed: int) -> Window | None:
-    """None where the past is too short for it."""
+def _train_windows(lessons: Lessons, names: Sequence[str], *, seed: int) -> tuple[Window, ...]:
+    """None where the past is too short for them."""
     try:
-        return train_window(lessons, seed=seed)
+        return tuple(train_window(lessons, name=name, seed=seed) for name in names)
     except NotEnoughHistory:
-        return None
+        return ()
 
 
 def _without_last(history: TrafficHistory, bins: int) -> TrafficHistory:

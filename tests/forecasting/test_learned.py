@@ -142,7 +142,7 @@ def test_the_window_knows_what_no_feature_tells_and_survives_being_written_down(
     said = window.quantiles(batch, features)
 
     assert _loss(said, came) < 0.9 * _loss(train_perceptron(taught).quantiles(batch, features), came)
-    again = Window.from_arrays(window.arrays(), GRID)
+    again = Window.from_arrays("window", window.arrays(), GRID)
     np.testing.assert_array_equal(again.quantiles(batch, features), said)
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forecasting.batch import batch_of
 from forecasting.calendar import Calendar
+from forecasting.features import describe
 from forecasting.grid import Grid
 from forecasting.history import TrafficHistory
 from forecasting.learned import Lessons
@@ -91,17 +93,17 @@ def test_one_bad_model_does_not_take_the_good_one_with_it(
     assert manifest.rejected == ("perceptron",)
 
 
-def test_the_window_is_kept_and_served_like_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    request = replace(REQUEST, beside=("window",))
-    monkeypatch.setattr(lesson, "judge", lambda *_: {"window": 0.9})
+def test_windows_are_kept_and_served_like_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = replace(REQUEST, beside=("window", "steady-window"))
+    monkeypatch.setattr(lesson, "judge", lambda *_: {"window": 0.9, "steady-window": 0.8})
 
     manifest = train(request, {"a": history(rhythm(5))}, tmp_path, lambda _stage, _share: None)
 
-    assert manifest.models == ("window",)
-    _, (window,) = ArtefactStore(tmp_path).load(manifest.version, GRID)
-    assert (window.name, window.needs) == ("window", 192)
+    _, models = ArtefactStore(tmp_path).load(manifest.version, GRID)
+    assert [(model.name, model.needs) for model in models] == [("window", 192), ("steady-window", 192)]
+    batch = batch_of(GRID, [history(rhythm(5))])
+    one, other = (model.quantiles(batch, describe(batch, Calendar())) for model in models)
+    assert not np.allclose(one, other, rtol=1e-3), "both are the same"
 
 
 def test_a_past_too_short_for_the_window_leaves_the_others(tmp_path: Path) -> None:

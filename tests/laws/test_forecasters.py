@@ -80,6 +80,7 @@ TRAINED: dict[str, Callable[[], FleetModel]] = {
     "regression": lambda: train_regression(lessons()),
     "perceptron": lambda: train_perceptron(lessons()),
     "window": lambda: train_window(lessons()),
+    "steady-window": lambda: train_window(lessons(), name="steady-window"),
     "patchtst": lambda: _network("patchtst"),
     "boosting": lambda: train_boosting(lessons(), trees=40),
     "nhits": lambda: _network("nhits"),
