@@ -149,7 +149,8 @@ class ForecastSettings(SettingsGroup):
     `nhits`, `fedformer` or another of neuralforecast, which need the extra `forecast`. `none` trains the
     cheaper models only. `seasonal` and `last-value` are that light model alone: nothing is trained."""
     beside: list[Literal["regression", "perceptron", "window", "steady-window", "boosting"]] | None = None
-    """The cheaper models to train; all when not given, `boosting` where the extra `boosting` is installed."""
+    """The cheaper models to train; all but `perceptron` when not given, `boosting` where the extra `boosting`
+    is installed."""
     train_cpu_s: PositiveFloat = 90.0
     """CPU-seconds that one training may take, in a process of its own."""
     retrain_s: PositiveFloat | None = None
