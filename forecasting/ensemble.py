@@ -23,6 +23,8 @@ CLIP = 3.0
 HIDDEN = 64
 MEMBERS = 4
 """Networks that are averaged."""
+STEPS_MIN, STEPS_MAX = 400, 1000
+"""Of training each: a large fleet has rows for more, and the budget belongs to the transformer."""
 _NAMES = ("first", "first_bias", "second", "second_bias", "last", "last_bias")
 
 Single = NDArray[np.float32]
@@ -97,7 +99,7 @@ def train_ensemble(
     inputs = _standardised(raw, centre, spread)
     came = lessons.came[rows].reshape(len(rows), -1)
     weights = weights_of(lessons)[rows]
-    steps = max(400, epochs * (len(inputs) // batch))
+    steps = min(max(STEPS_MIN, epochs * (len(inputs) // batch)), STEPS_MAX)
 
     def trained(draw: np.random.Generator) -> Layers:
         descent = Descent(_start(inputs.shape[1], came, draw), rate=rate, decay=0.01)

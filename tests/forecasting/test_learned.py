@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from forecasting.batch import batch_at, batch_of
 from forecasting.boosting import Boosting, train_boosting
 from forecasting.calendar import Calendar
-from forecasting.ensemble import MEMBERS
+from forecasting.descent import Descent
+from forecasting.ensemble import MEMBERS, STEPS_MAX
 from forecasting.errors import NotEnoughHistory
 from forecasting.evaluation import pinball
 from forecasting.exported import ExportedNetwork
@@ -144,6 +145,16 @@ def test_the_window_knows_what_no_feature_tells_and_survives_being_written_down(
     assert _loss(said, came) < 0.9 * _loss(train_perceptron(taught).quantiles(batch, features), came)
     again = Window.from_arrays("window", window.arrays(), GRID)
     np.testing.assert_array_equal(again.quantiles(batch, features), said)
+
+
+def test_many_rows_do_not_use_up_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[float] = []
+    monkeypatch.setattr(Descent, "step", lambda _self, _gradients, *, share: taken.append(share))
+
+    train_perceptron(lessons(), batch=4)
+
+    assert len(taken) == MEMBERS * STEPS_MAX
+    assert max(taken) == pytest.approx(1 - 1 / STEPS_MAX), "the rate falls to nothing within them"
 
 
 def test_a_past_that_is_too_short_for_a_window_is_told() -> None:
