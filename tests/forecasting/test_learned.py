@@ -135,7 +135,7 @@ def test_the_mean_of_perceptrons_is_steadier_than_each_and_survives_being_writte
 def test_the_window_knows_what_no_feature_tells_and_survives_being_written_down() -> None:
     """A knock some four hours before each spike: no mean, no maximum and no season shows it well."""
     rates = _knocks(16, seed=1)
-    taught = lessons_from(GRID, {"a": history(_knocks(30, seed=2))}, Calendar())
+    taught = lessons_from(GRID, {"a": history(_knocks(16, seed=2))}, Calendar())
     batch = batch_at(GRID, history(rates), np.arange(8 * DAY, 15 * DAY, 3))
     features, came = describe(batch, Calendar()), targets_of(batch, rates)
     window = train_window(taught)
