@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecasting.forecast import LEVELS
 from forecasting.history import Rates
@@ -12,7 +14,7 @@ from forecasting.history import Rates
 _TAUS = np.array(LEVELS)
 
 
-def pinball_slope(guess: Rates, came: Rates) -> Rates:
+def pinball_slope(guess: NDArray[Any], came: Rates) -> Rates:
     """Slope of the pinball loss by guess (..., LEVELS); an unknown target (NaN) pulls nowhere.
 
     >>> pinball_slope(np.array([[1.0, 2.0, 3.0, 3.0, 3.0]]), np.array([2.5])).round(2).tolist()
@@ -25,7 +27,7 @@ def pinball_slope(guess: Rates, came: Rates) -> Rates:
 class Descent:
     """Adam with a warm-up, a cosine decay to nothing, and weight decay on matrices."""
 
-    def __init__(self, weights: Sequence[Rates], *, rate: float, decay: float = 1e-3) -> None:
+    def __init__(self, weights: Sequence[NDArray[Any]], *, rate: float, decay: float = 1e-3) -> None:
         self.weights = list(weights)
         self._rate = rate
         self._decay = decay
@@ -33,7 +35,7 @@ class Descent:
         self._squares = [np.zeros_like(weight) for weight in weights]
         self._steps = 0
 
-    def step(self, gradients: Sequence[Rates], *, share: float) -> None:
+    def step(self, gradients: Sequence[NDArray[Any]], *, share: float) -> None:
         """`share` is how much of the training has passed."""
         self._steps += 1
         rate = self._rate * min(1.0, share / 0.1 + 0.05) * 0.5 * (1 + np.cos(np.pi * share))

@@ -20,9 +20,10 @@ from forecasting.history import Rates, TrafficHistory
 from forecasting.residuals import Indices
 
 MEDIAN, UPPER = LEVELS.index(0.5), LEVELS.index(0.95)
-SHARPNESS = 5.0
-"""Weight is the loss to minus this power: a model a seventh worse has half the weight. Models err
-in different directions: a worse one that errs otherwise still mends the mix."""
+SHARPNESS = np.array([8.0, 5.0])
+"""Weight is the loss to minus this power, at the median and at 0.95: there, a model a seventh worse
+has half the weight. Models err in different directions: a worse one that errs otherwise still mends
+the mix, a quantile far out more than a median, whose loss is known better."""
 JOINS_BELOW, LEAVES_ABOVE = 1.6, 2.0
 """Loss over the best model's at which a model joins the mix and at which it leaves: hysteresis."""
 LEADER_MARGIN = 0.1

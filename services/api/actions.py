@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from services.api.dependencies import KnownJob, MaybeVersion, ObservedJob, Operator
+from services.api.dependencies import KnownJob, MaybeVersion, ObservedJob, Operator, good_for_all
 from services.api.examples import MODE, OVERRIDE, PAUSE, ROLLBACK
 from services.api.jobs import shown
 from services.api.site import TheSite
@@ -146,8 +146,9 @@ async def roll_back_models(
     """Serve this version of the forecasting models no more: the one before it does, else light models.
 
     It stays so until a training beats what then serves. Jobs with the same forecast settings share
-    their models, and go back together.
+    their models, and go back together: this needs a token that is good for all jobs.
     """
+    good_for_all(who)
     training = seen.forecast.training if seen.forecast else None
     in_force = training.version if training else ""
     if wanted.version != in_force:

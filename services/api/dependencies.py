@@ -43,6 +43,13 @@ Viewer = Annotated[Principal, Depends(needs(Role.VIEWER))]
 Operator = Annotated[Principal, Depends(needs(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(needs(Role.ADMIN))]
 
+
+def good_for_all(who: Principal) -> None:
+    """What names or changes every job is for tokens that are good for every job."""
+    if who.jobs is not None:
+        raise ApiProblem(Kind.FORBIDDEN, "this is about all jobs; the token is good for some of them only")
+
+
 JobId = Annotated[str, Path(pattern=JOB_ID, description="The job's name.", examples=["clicks"])]
 
 

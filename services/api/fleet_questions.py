@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from estimator.fleet import InvalidFleet, Standing
-from services.api.dependencies import Operator, Viewer
+from services.api.dependencies import Operator, Viewer, good_for_all
 from services.api.examples import ADMISSION, FEWER_NODES, OTHER_GPUS
 from services.api.fleet_question_views import (
     AdmissionRequest,
@@ -19,7 +19,6 @@ from services.api.fleet_question_views import (
     OtherBudgetView,
     TypeAheadView,
 )
-from services.api.principal import Principal
 from services.api.problems import ApiProblem, Kind
 from services.api.site import Site, TheSite
 from services.clock import SystemClock
@@ -39,7 +38,7 @@ async def ask_admission(
 
     From forecasts and what past weeks were like. Nothing is changed.
     """
-    _good_for_all(who)
+    good_for_all(who)
     jobs = {name: record.settings for name, record in site.controller.jobs.items()}
     try:
         standing = Standing(
@@ -83,7 +82,7 @@ async def ask_other_budget(
 ) -> OtherBudgetView:
     """Who suffers, or gains, by the latest wishes, with another budget: without some nodes, or with another
     number of GPUs of some types. Nothing is changed."""
-    _good_for_all(who)
+    good_for_all(who)
     try:
         answer = await site.controller.fleet.what_if(terms.nodes, terms.gpus)
     except InvalidFleet as error:
@@ -99,19 +98,13 @@ async def read_ahead(who: Viewer, site: TheSite) -> FleetAheadView:
 
     From forecasts where they reach, then from what past weeks were like.
     """
-    _good_for_all(who)
+    good_for_all(who)
     jobs = {name: record.settings for name, record in site.controller.jobs.items()}
     now_s = SystemClock().now_s()
     answer = await asyncio.to_thread(site.controller.fleet.ahead, jobs, now_s=now_s)
     if answer is None:
         raise _no_fleet()
     return FleetAheadView(from_s=now_s, types=[TypeAheadView.of(one) for one in answer])
-
-
-def _good_for_all(who: Principal) -> None:
-    """An answer names every job of the fleet."""
-    if who.jobs is not None:
-        raise ApiProblem(Kind.FORBIDDEN, "this is about all jobs; the token is good for some of them only")
 
 
 def _no_fleet() -> ApiProblem:

@@ -37,6 +37,7 @@ from forecasting.network_lessons import TrainedNetwork
 from forecasting.patchtst import PatchTst
 from forecasting.perceptron import Perceptron
 from forecasting.regression import Regression
+from forecasting.window import WINDOWS, Window
 
 FORMAT = 2
 """Of files and of what they mean: weights for other features must not be read as ours."""
@@ -93,6 +94,7 @@ class ArtefactStore:
         *,
         regression: Regression | None,
         perceptron: Perceptron | None = None,
+        windows: Sequence[Window] = (),
         boosting: Boosting | None,
         networks: Sequence[TrainedNetwork],
         programs: Mapping[str, bytes] | None = None,
@@ -105,6 +107,8 @@ class ArtefactStore:
             np.savez(making / "regression.npz", allow_pickle=False, **regression.arrays())
         if perceptron is not None:
             np.savez(making / "perceptron.npz", allow_pickle=False, **perceptron.arrays())
+        for window in windows:
+            np.savez(making / f"{window.name}.npz", allow_pickle=False, **window.arrays())
         if boosting is not None:
             for name, text in boosting.texts().items():
                 (making / f"boosting-{name}.txt").write_text(text, encoding="utf-8")
@@ -227,6 +231,11 @@ class ArtefactStore:
             models.append(Regression.from_arrays(_arrays(where / "regression.npz")))
         if "perceptron" in manifest.models:
             models.append(Perceptron.from_arrays(_arrays(where / "perceptron.npz")))
+        models += [
+            Window.from_arrays(name, _arrays(where / f"{name}.npz"), grid)
+            for name in WINDOWS
+            if name in manifest.models
+        ]
         if "boosting" in manifest.models:
             texts = {
                 path.stem.removeprefix("boosting-"): path.read_text(encoding="utf-8")

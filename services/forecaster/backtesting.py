@@ -21,6 +21,7 @@ from forecasting.network_training import train_network
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import train_regression
 from forecasting.torch_network import TorchNetwork, runnable
+from forecasting.window import WINDOWS, train_window
 
 LIGHT = ("last-value", "mean-max", "seasonal", "boosting")
 """The light models; boosting is the strongest of them, so ratios are given with and without it."""
@@ -75,7 +76,7 @@ class Outcome:
 def default_models() -> tuple[str, ...]:
     """All that can be trained with what is installed."""
     boosting = ("boosting",) if installed("lightgbm") else ()
-    return ("regression", "perceptron", *boosting, "patchtst")
+    return ("regression", *WINDOWS, *boosting, "patchtst")
 
 
 def grid_for(history: TrafficHistory, plan: BacktestPlan) -> Grid:
@@ -142,6 +143,8 @@ def _trained(name: str, lessons: Lessons, grid: Grid, plan: BacktestPlan, tell: 
         return train_regression(lessons, seed=plan.seed)
     if name == "perceptron":
         return train_perceptron(lessons, seed=plan.seed)
+    if name in WINDOWS:
+        return train_window(lessons, name=name, seed=plan.seed)
     if name == "boosting":
         return train_boosting(lessons, seed=plan.seed)
     if spec_named(name).architecture != "PatchTST":

@@ -7,35 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
-from forecasting.batch import batch_at
 from forecasting.boosting import Boosting, train_boosting
 from forecasting.calendar import Calendar
 from forecasting.errors import NotEnoughHistory
-from forecasting.evaluation import pinball
-from forecasting.features import describe, targets_of
 from forecasting.grid import Grid
 from forecasting.heavy import MissingPackage, installed
-from forecasting.history import Rates, TrafficHistory
+from forecasting.history import TrafficHistory
 from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
 from forecasting.network import NetworkSpec, Weights, spec_named
 from forecasting.network_lessons import Effort, TrainedNetwork
 from forecasting.network_training import exported, train_network
 from forecasting.perceptron import Perceptron, train_perceptron
 from forecasting.regression import Regression, train_regression
-from forecasting.selector import UPPER
 from forecasting.torch_network import runnable
-from forecasting.voices import light_models, said_by_light
+from forecasting.window import WINDOWS, Window, train_window
 from services.forecaster.artefacts import ArtefactError, ArtefactStore, Manifest
+from services.forecaster.judging import judge
 
-CHEAP = ("regression", "perceptron", "boosting")
+CHEAP = ("regression", *WINDOWS, "boosting")
+"""Trained where nothing else is asked for; `perceptron`, on features alone, adds nothing to the windows."""
 NETWORK_SHARE = 0.85
 """Of the budget, by when the network must be done: judging takes the rest."""
-HELD_OUT_ORIGINS = 48
-"""Origins of the last day at which every model is judged, by topic."""
-JUDGED_TOPICS = 60
-"""Of a large fleet, that many judge for all: light models cost some CPU-milliseconds an origin."""
 LOSS_MAX = 1.0
 """A trained model must not lose to the best light model on the day held out."""
 
@@ -97,6 +89,7 @@ def train(
         manifest,
         regression=fitted.regression,
         perceptron=fitted.perceptron,
+        windows=fitted.windows,
         boosting=fitted.boosting,
         networks=[fitted.network] if fitted.network else [],
         programs=fitted.programs,
@@ -134,6 +127,7 @@ class _Fitted:
 
     regression: Regression | None
     perceptron: Perceptron | None
+    windows: tuple[Window, ...]
     boosting: Boosting | None
     network: TrainedNetwork | None
 
@@ -141,7 +135,7 @@ class _Fitted:
     """The network as an exported program, where numpy cannot run it."""
 
     def models(self, grid: Grid, calendar: Calendar) -> list[FleetModel]:
-        found: list[FleetModel | None] = [self.regression, self.perceptron, self.boosting]
+        found: list[FleetModel | None] = [self.regression, self.perceptron, *self.windows, self.boosting]
         if self.network is not None:
             found.append(runnable(self.network, grid, calendar))
         return [model for model in found if model is not None]
@@ -160,6 +154,7 @@ def _fit(
     cheap = _Fitted(
         regression=train_regression(lessons, seed=seed) if wanted("regression") else None,
         perceptron=train_perceptron(lessons, seed=seed) if wanted("perceptron") else None,
+        windows=_train_windows(lessons, [name for name in WINDOWS if wanted(name)], seed=seed),
         boosting=train_boosting(lessons, seed=seed) if wanted("boosting") and installed("lightgbm") else None,
         network=None,
         programs={},
@@ -170,6 +165,14 @@ def _fit(
     by_numpy = network.spec.architecture == "PatchTST"
     programs = {} if by_numpy else {network.spec.name: exported(network, lessons.grid)}
     return replace(cheap, network=network, programs=programs)
+
+
+def _train_windows(lessons: Lessons, names: Sequence[str], *, seed: int) -> tuple[Window, ...]:
+    """None where the past is too short for them."""
+    try:
+        return tuple(train_window(lessons, name=name, seed=seed) for name in names)
+    except NotEnoughHistory:
+        return ()
 
 
 def _without_last(history: TrafficHistory, bins: int) -> TrafficHistory:
@@ -222,41 +225,3 @@ def _last_weights(store: ArtefactStore, spec: NetworkSpec) -> Weights | None:
         return store.network(store.directory / "versions" / current, spec)[1]
     except (ArtefactError, OSError, ValueError, KeyError):
         return None  # a cold start costs time, nothing else
-
-
-def judge(
-    grid: Grid, histories: Mapping[str, TrafficHistory], models: Sequence[FleetModel], calendar: Calendar
-) -> dict[str, float]:
-    """By model: pinball loss at 0.95 on the last season over the best light model's, geometric mean."""
-    ratios: dict[str, list[float]] = {model.name: [] for model in models}
-    every = -(-len(histories) // JUDGED_TOPICS)
-    for history in list(histories.values())[:: max(every, 1)]:
-        end = len(history.rates)
-        origins = np.unique(np.linspace(end - grid.season, end - grid.reach, HELD_OUT_ORIGINS).astype(int))
-        origins = origins[origins > grid.bins(60)]
-        if len(origins) < 8:
-            continue
-        batch = batch_at(grid, history, origins)
-        came, features = targets_of(batch, history.rates), describe(batch, calendar)
-        best = _best_light(grid, history, origins, came)
-        for model in models:
-            ratios[model.name].append(_loss(came, model.quantiles(batch, features)) / max(best, 1e-12))
-    return {
-        name: float(np.exp(np.mean(np.log(np.maximum(found, 1e-6))))) if found else float("inf")
-        for name, found in ratios.items()
-    }
-
-
-def _best_light(grid: Grid, history: TrafficHistory, origins: Rates, came: Rates) -> float:
-    said: dict[str, list[Rates]] = {}
-    for origin in origins:
-        past = replace(history, rates=history.rates[: int(origin)])
-        for name, quantiles in said_by_light(light_models(grid), past, grid).items():
-            said.setdefault(name, []).append(quantiles)
-    full = [np.stack(rows) for rows in said.values() if len(rows) == len(origins)]
-    return min((_loss(came, quantiles) for quantiles in full), default=float("inf"))
-
-
-def _loss(came: Rates, quantiles: Rates) -> float:
-    loss = pinball(came, quantiles[..., UPPER], 0.95)
-    return float(np.nanmean(loss)) if np.isfinite(loss).any() else float("inf")

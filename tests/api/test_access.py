@@ -109,6 +109,19 @@ async def test_a_token_for_one_job_does_not_see_another(role: Role) -> None:
         assert await rig.jobs.version() == 2
 
 
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.ADMIN])
+async def test_a_token_for_some_jobs_does_not_roll_back_the_models_that_others_share(role: Role) -> None:
+    rig = await Rig().opened()
+    rig.controller.tick()
+    client = rig.client(await rig.token(role, jobs=("clicks",)))
+
+    answer = ask(client, ("POST", "/v1/jobs/{job_id}/forecast/rollback"), ROLLBACK)
+
+    assert answer.status_code == 403
+    assert "all jobs" in answer.json()["detail"]
+    assert await rig.jobs.version() == 2, "something was changed"
+
+
 async def test_lists_show_only_the_jobs_of_the_token(rig: Rig) -> None:
     client = rig.client(await rig.token(jobs=("views",)))
 

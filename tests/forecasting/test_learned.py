@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from forecasting.batch import batch_at, batch_of
 from forecasting.boosting import Boosting, train_boosting
 from forecasting.calendar import Calendar
+from forecasting.descent import Descent
+from forecasting.ensemble import MEMBERS, STEPS_MAX
+from forecasting.errors import NotEnoughHistory
 from forecasting.evaluation import pinball
 from forecasting.exported import ExportedNetwork
 from forecasting.features import describe, targets_of
@@ -20,18 +23,19 @@ from forecasting.fleet import Trained
 from forecasting.heavy import MissingPackage, heavy
 from forecasting.history import Rates
 from forecasting.last_value import LastValue
-from forecasting.learned import lessons_from
+from forecasting.learned import ROWS_MIN, lessons_from
 from forecasting.network import NetworkSpec, inputs_of, spec_named
 from forecasting.network_descent import answer
 from forecasting.network_lessons import EPOCHS_MAX, Effort, network_lessons
 from forecasting.network_training import answers_of, build_module, exported, train_network
 from forecasting.patchtst import PatchTst
 from forecasting.patchtst_training import Pass, initial_weights, weighted_pinball
-from forecasting.perceptron import MEMBERS, Perceptron, train_perceptron
+from forecasting.perceptron import Perceptron, train_perceptron
 from forecasting.regression import Regression, train_regression
 from forecasting.selector import UPPER
 from forecasting.torch_network import runnable
 from forecasting.voices import said_by_learned, said_by_light
+from forecasting.window import Window, train_window
 from tests.forecasting.extras import TORCH, needs_lightgbm, needs_torch
 from tests.forecasting.worlds import DAY, GRID, history, lessons, regression, rhythm, untrained_patchtst
 
@@ -117,7 +121,7 @@ def test_the_mean_of_perceptrons_is_steadier_than_each_and_survives_being_writte
     batch = batch_at(GRID, history(rates), np.array(origins))
     features, came = describe(batch, Calendar()), targets_of(batch, rates)
     whole = train_perceptron(lessons())
-    each = [replace(whole, members=(member,)) for member in whole.members]
+    each = [Perceptron(replace(whole.networks, members=(member,))) for member in whole.networks.members]
 
     said = whole.quantiles(batch, features)
 
@@ -126,6 +130,49 @@ def test_the_mean_of_perceptrons_is_steadier_than_each_and_survives_being_writte
     assert _loss(said, came) < np.mean(single)
     again = Perceptron.from_arrays(whole.arrays())
     np.testing.assert_array_equal(again.quantiles(batch, features), said)
+
+
+def test_the_window_knows_what_no_feature_tells_and_survives_being_written_down() -> None:
+    """A knock some four hours before each spike: no mean, no maximum and no season shows it well."""
+    rates = _knocks(16, seed=1)
+    taught = lessons_from(GRID, {"a": history(_knocks(16, seed=2))}, Calendar())
+    batch = batch_at(GRID, history(rates), np.arange(8 * DAY, 15 * DAY, 3))
+    features, came = describe(batch, Calendar()), targets_of(batch, rates)
+    window = train_window(taught)
+
+    said = window.quantiles(batch, features)
+
+    assert _loss(said, came) < 0.9 * _loss(train_perceptron(taught).quantiles(batch, features), came)
+    again = Window.from_arrays("window", window.arrays(), GRID)
+    np.testing.assert_array_equal(again.quantiles(batch, features), said)
+
+
+def test_many_rows_do_not_use_up_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[float] = []
+    monkeypatch.setattr(Descent, "step", lambda _self, _gradients, *, share: taken.append(share))
+
+    train_perceptron(lessons(), batch=4)
+
+    assert len(taken) == MEMBERS * STEPS_MAX
+    assert max(taken) == pytest.approx(1 - 1 / STEPS_MAX), "the rate falls to nothing within them"
+
+
+def test_a_past_that_is_too_short_for_a_window_is_told() -> None:
+    short = lessons_from(GRID, {"a": history(rhythm(0.8))}, Calendar())
+    assert len(short) > ROWS_MIN
+
+    with pytest.raises(NotEnoughHistory):
+        train_window(short)
+
+
+def _knocks(days: int, *, seed: int) -> Rates:
+    """Even traffic with a small bump now and then, and a spike exactly fifty bins after it."""
+    draw = np.random.default_rng(seed)
+    rates = 20.0 + draw.normal(scale=0.2, size=days * DAY)
+    for at in np.cumsum(draw.integers(90, 180, size=days * 3)):
+        rates[at : at + 2] += 8.0
+        rates[at + 50 : at + 53] += 30.0
+    return np.asarray(rates[: days * DAY])
 
 
 def test_what_was_a_gap_is_nothing_to_learn_from() -> None:

@@ -69,6 +69,21 @@ def test_a_model_with_a_bad_median_may_know_the_upper_quantile() -> None:
     assert shares["biased"] > 0.8, "upper quantiles are its own"
 
 
+def test_a_worse_model_has_less_say_in_the_median_than_in_the_upper_quantiles() -> None:
+    selector = Selector(GRID, ["near", "far"])
+    near, far = says(11.0, width=0.0), says(11.25, width=0.0)  # of 10: one errs by a quarter more
+    served = near
+    for end in range(1, 400):
+        past = history(np.full(end, 10.0))
+        selector.settle(past)
+        served = selector.mix(past.end_s, {"near": near, "far": far})
+
+    weight = (served[0, 0] - 11.0) / 0.25
+
+    assert weight[1] == pytest.approx(1 / (1 + 1.25**8), rel=0.1)
+    assert weight[UPPER] == pytest.approx(1 / (1 + 1.25**5), rel=0.1)
+
+
 def test_a_silent_model_is_left_out_and_another_speaks() -> None:
     selector = Selector(GRID, ["good", "fair"])
     play(selector, {"good": says(10.0), "fair": says(10.4)}, 100)

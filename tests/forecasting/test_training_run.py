@@ -12,15 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forecasting.batch import batch_of
 from forecasting.calendar import Calendar
+from forecasting.features import describe
 from forecasting.grid import Grid
 from forecasting.history import TrafficHistory
 from forecasting.learned import Lessons
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import Regression, train_regression
-from services.forecaster import lesson
+from services.forecaster import judging, lesson
 from services.forecaster.artefacts import ArtefactStore
-from services.forecaster.lesson import JUDGED_TOPICS, TrainingRequest, judge, train
+from services.forecaster.judging import JUDGED_TOPICS, judge
+from services.forecaster.lesson import TrainingRequest, train
 from services.forecaster.train import write_request
 from services.forecaster.trainer import TrainingPhase, TrainingProcess
 from tests.forecasting.test_artefacts import written
@@ -90,6 +93,27 @@ def test_one_bad_model_does_not_take_the_good_one_with_it(
     assert manifest.rejected == ("perceptron",)
 
 
+def test_windows_are_kept_and_served_like_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = replace(REQUEST, beside=("window", "steady-window"))
+    monkeypatch.setattr(lesson, "judge", lambda *_: {"window": 0.9, "steady-window": 0.8})
+
+    manifest = train(request, {"a": history(rhythm(5))}, tmp_path, lambda _stage, _share: None)
+
+    _, models = ArtefactStore(tmp_path).load(manifest.version, GRID)
+    assert [(model.name, model.needs) for model in models] == [("window", 192), ("steady-window", 192)]
+    batch = batch_of(GRID, [history(rhythm(5))])
+    one, other = (model.quantiles(batch, describe(batch, Calendar())) for model in models)
+    assert not np.allclose(one, other, rtol=1e-3), "both are the same"
+
+
+def test_a_past_too_short_for_the_window_leaves_the_others(tmp_path: Path) -> None:
+    request = replace(REQUEST, beside=("regression", "window"))
+
+    manifest = train(request, {"a": history(rhythm(1.8))}, tmp_path, lambda _stage, _share: None)
+
+    assert set(manifest.losses) == {"regression"}
+
+
 def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
@@ -97,7 +121,7 @@ def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatc
         asked.append(past.start_s)
         return 1.0
 
-    monkeypatch.setattr(lesson, "_best_light", best_light)
+    monkeypatch.setattr(judging, "_best_light", best_light)
     topics = {str(i): history(rhythm(2.2), start_s=86_400.0 * i) for i in range(3 * JUDGED_TOPICS)}
 
     losses = judge(GRID, topics, [regression()], Calendar())

@@ -28,6 +28,7 @@ from forecasting.perceptron import train_perceptron
 from forecasting.regression import train_regression
 from forecasting.seasonal import SeasonalNaive
 from forecasting.torch_network import runnable
+from forecasting.window import train_window
 from services.forecaster.rolling import RollingForecaster
 from tests.forecasting.extras import LIGHTGBM, TORCH
 
@@ -78,6 +79,8 @@ class Mixed:
 TRAINED: dict[str, Callable[[], FleetModel]] = {
     "regression": lambda: train_regression(lessons()),
     "perceptron": lambda: train_perceptron(lessons()),
+    "window": lambda: train_window(lessons()),
+    "steady-window": lambda: train_window(lessons(), name="steady-window"),
     "patchtst": lambda: _network("patchtst"),
     "boosting": lambda: train_boosting(lessons(), trees=40),
     "nhits": lambda: _network("nhits"),

@@ -49,8 +49,8 @@ class Served:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
 
-    def token(self, role: Role = Role.ADMIN) -> str:
-        text: str = self.run(self.rig.token, role)
+    def token(self, role: Role = Role.ADMIN, jobs: tuple[str, ...] | None = None) -> str:
+        text: str = self.run(self.rig.token, role, jobs=jobs)
         return text
 
     def tick(self, **options: Any) -> None:

@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from services.access.role import Role
+from services.api.examples import ROLLBACK
 from tests.web.conftest import Served
 from tests.web.visiting import visit
 
@@ -223,3 +225,41 @@ def test_resizes_are_shown_with_what_became_of_them(page: Page, served: Served) 
     expect(card.locator(".trail li")).to_have_count(1)
     expect(card.locator(".trail li")).to_contain_text("2 → ")
     expect(card.locator(".trail li")).to_contain_text("asked")
+
+
+def test_models_are_gone_back_from_with_a_reason(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served, "clicks")
+    card = page.get_by_role("region", name="Forecasting models")
+    version = ROLLBACK["version"]
+    expect(card.get_by_text(f"Version {version} serves: patchtst.")).to_be_visible()
+
+    card.get_by_label("Reason to go back").fill("it misses every peak")
+    served.tick()
+    expect(card.get_by_label("Reason to go back")).to_have_value("it misses every peak")
+    card.get_by_role("button", name="Go back").click()
+
+    expect(page.get_by_text(f"Version {version} serves no more from the next step on.")).to_be_visible()
+    expect(card.get_by_role("button", name="Go back")).to_be_hidden()
+    rollback = served.rig.controller.jobs["clicks"].rollback
+    assert rollback is not None
+    assert (rollback.version, rollback.reason) == (version, "it misses every peak")
+    before = served.rig.controller.training
+    served.rig.controller.training = before.model_copy(update={"version": "1", "rolled_back": version})
+    page.reload()
+    expect(
+        card.get_by_text(re.compile(f"^Gone back from version {version} .* by admin-test"))
+    ).to_be_visible()
+    expect(card.get_by_role("button", name="Go back")).to_be_visible()
+
+
+@pytest.mark.parametrize(("role", "jobs"), [(Role.OPERATOR, ("clicks",)), (Role.VIEWER, None)])
+def test_going_back_is_not_offered_to_whom_it_is_refused(
+    page: Page, served: Served, role: Role, jobs: tuple[str, ...] | None
+) -> None:
+    served.tick()
+    visit(page, served, "clicks", role, jobs)
+    card = page.get_by_role("region", name="Forecasting models")
+
+    expect(card.get_by_text(f"Version {ROLLBACK['version']} serves: patchtst.")).to_be_visible()
+    expect(card.get_by_role("button", name="Go back")).to_be_hidden()

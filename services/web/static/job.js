@@ -5,6 +5,7 @@ import { drawBalance } from "./balance.js";
 import { Charts } from "./charts.js";
 import { Doubts, Pulse } from "./doubts.js";
 import { clock, h, number, percent, replace, seconds } from "./dom.js";
+import { Forecasters } from "./forecasters.js";
 import { Timeline } from "./timeline.js";
 import { pill, statesOf, tile } from "./fleet.js";
 import { Hand } from "./hand.js";
@@ -30,6 +31,7 @@ export class JobPage {
     this.quality = h("section.card", { "aria-label": "Freshness and quality" });
     this.promise = new Freshness(this);
     this.hand = new Hand(this);
+    this.forecasters = new Forecasters(this);
     this.element = h(
       "div.page",
       {},
@@ -49,7 +51,15 @@ export class JobPage {
         "div.columns",
         {},
         h("div.left", {}, this.why, this.charts.element, this.timeline.element, this.balance),
-        h("div.right", {}, this.promise.element, this.hand.element, this.quality, this.resizes),
+        h(
+          "div.right",
+          {},
+          this.promise.element,
+          this.hand.element,
+          this.quality,
+          this.forecasters.element,
+          this.resizes,
+        ),
       ),
     );
   }
@@ -166,6 +176,7 @@ export class JobPage {
     this.charts.draw(this.series, this.snapshot, this.job);
     drawBalance(this.balance, this.snapshot);
     drawQuality(this.quality, this.snapshot, this.job);
+    this.forecasters.draw(this.snapshot?.forecast, this.job);
     drawResizes(this.resizes, this.snapshot?.safety, this.actuations);
   }
 

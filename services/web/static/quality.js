@@ -2,11 +2,10 @@
 
 import { h, number, percent, replace } from "./dom.js";
 
-/** How fresh samples are trained, how good the model is where the trainer tells, and how good each forecast. */
+/** How fresh samples are trained, and how good the model is where the trainer tells. */
 export function drawQuality(card, snapshot, job) {
   const known = snapshot?.quality;
   const rows = known ? factsOf(known, job) : [];
-  const scores = snapshot?.forecast?.scores || [];
   replace(
     card,
     h("h2", {}, "Freshness and quality"),
@@ -17,35 +16,6 @@ export function drawQuality(card, snapshot, job) {
           rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
         )
       : h("p", {}, "Nobody counts this job's samples yet."),
-    scores.length ? h("h3.part", {}, "Forecasting models") : null,
-    scores.length
-      ? h(
-          "table.options",
-          {},
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              ["Model", "Error, of the rate", "Weight"].map((name) => h("th", { scope: "col" }, name)),
-            ),
-          ),
-          h(
-            "tbody",
-            {},
-            scores.map((score) =>
-              h(
-                "tr",
-                {},
-                h("th", { scope: "row" }, score.model),
-                h("td", {}, percent(score.loss, 1)),
-                h("td", {}, percent(score.weight, 0)),
-              ),
-            ),
-          ),
-        )
-      : null,
   );
 }
 
