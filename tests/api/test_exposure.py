@@ -137,7 +137,7 @@ async def test_no_token_stands_in_a_log_or_an_error(rig: Rig) -> None:
         root.removeHandler(handler)
         root.setLevel(level)
 
-    secret = good.rpartition("_")[2][:-4]
+    secret = good[-43:-4]  # all of it but what `wrong` differs by; it may have underscores of its own
     told = "".join(answer.text for answer in answers if answer.request.url.path == "/v1/jobs")
     assert {answer.status_code for answer in answers} >= {200, 401, 403}
     assert secret not in told
