@@ -185,7 +185,8 @@ class ShuffleSettings(SettingsGroup):
     group_protocol: Literal["cooperative-sticky", "consumer"] = "cooperative-sticky"
     """How members agree with `mode: group`: in the classic way, or by the broker's `group.protocol`."""
     lease_s: PositiveFloat = 2.0
-    """Work handed out at a time, in seconds of one worker; at most half of `slo.fresh_within_s`."""
+    """Work handed out at a time, in seconds of one worker; at most three fifths of
+    `slo.fresh_within_s`."""
     lease_ttl_s: PositiveFloat = 15.0
     """A worker silent for this long loses its leases to others."""
     lapses_max: PositiveInt = 4

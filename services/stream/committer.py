@@ -35,8 +35,8 @@ class Committer:
 
     Whoever has the turn also looks whether somebody else moved the group's offsets, whether the
     ledger is older than the commit, whether the topic was made anew, and adopts what it finds. Then it
-    tells the ledger how far the partitions reach: while some of them keep all workers busy, nobody
-    else would hear of new samples in the others.
+    tells the ledger how far the partitions reach, and again half-way to the next turn: while some of
+    them keep all workers busy, nobody else would hear of new samples in the others.
     """
 
     def __init__(
@@ -71,6 +71,8 @@ class Committer:
             with suppress(LedgerUnavailable, NotOpened, SourceUnavailable, SourceMissing):
                 if self.commit(every_s=self._every_s):
                     self._frontier.refresh()
+                    if not stopped.wait(self._every_s / 2):  # nobody else looks before the next turn
+                        self._frontier.refresh()
 
     def commit_last(self, *, within_s: float) -> None:
         """Commit on leaving, waiting for whoever is at it. A failure is told, not raised."""

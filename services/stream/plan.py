@@ -46,13 +46,14 @@ class StreamPlan:
     def of(cls, job: str, settings: JobSettings, *, drain_s: float | None = None) -> StreamPlan:
         """The plan that the job's settings ask for, with `drain_s` to leave where that is known better.
 
-        A lease is no longer than half of the freshness promised: what lies behind it in the partition
-        may wait for its end. A partition may wait for a reader no longer than a quarter of it: less
-        patience would give out partitions before they have filled, and cost more jumps than a pool
-        that is busy has time for.
+        A lease is no longer than three fifths of the freshness promised: what lies behind it in the
+        partition may wait for its end, and is then to be read and trained. A partition may wait for a
+        reader no longer than half of that: less patience would give out partitions before they have
+        filled, and cost more jumps than a pool that is busy has time for.
         """
         fresh_within_s = settings.slo.fresh_within_s
-        linger_s = min(0.2, fresh_within_s / 10)
+        longest_s = 0.6 * fresh_within_s
+        linger_s = min(0.2, longest_s / 5)
         held_s = (settings.pool.drain_s if drain_s is None else drain_s) - HEARD_WITHIN_S
         return cls(
             topic=settings.topic,
@@ -61,15 +62,15 @@ class StreamPlan:
             group_protocol=settings.shuffle.group_protocol,
             batch=settings.worker.batch,
             fresh_within_s=fresh_within_s,
-            lease_s=min(settings.shuffle.lease_s, fresh_within_s / 2),
+            lease_s=min(settings.shuffle.lease_s, longest_s),
             terms=Terms(
                 ttl_s=settings.shuffle.lease_ttl_s,
                 lapses_max=settings.shuffle.lapses_max,
-                patience_s=min(10.0, fresh_within_s / 4),
+                patience_s=min(10.0, longest_s / 2),
                 fill_s=linger_s,
             ),
             linger_s=linger_s,
-            commit_s=max(0.1, min(1.0, fresh_within_s / 4)),
+            commit_s=max(0.1, min(1.0, longest_s / 2)),
             # Earlier than the leases end, so that they are given back and there is time to commit.
             drain_s=held_s * 0.8,
             held_s=held_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -169,10 +169,7 @@ class Topic:
         wanted = [TopicPartition(self.name, p, offset, mark) for p, offset in offsets.items()]
         try:
             with self._asking_coordinator() as coordinator:
-                (answer,) = coordinator.admin.alter_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(self._group, wanted)], request_timeout=self._timeout_s
-                ).values()
-                places = answer.result().topic_partitions
+                places = coordinator.commit(wanted, timeout_s=self._timeout_s)
         except KafkaException as error:
             raise CommitRefused(self._group, self.name, error.args[0]) from error
         for place in places:
@@ -202,32 +199,51 @@ class Topic:
 
 
 class _Coordinator:
-    """The clients that ask for the group's commits and make them; neither is a member."""
+    """The clients that ask for the group's commits and make them; neither is a member.
+
+    A coordinator that is being found, moved or loaded is asked again: a first group makes Kafka
+    make the topic of commits, and the broker that will keep it says no until it does.
+    """
 
     def __init__(self, kafka: KafkaSettings, group: str) -> None:
+        self._group = group
         self.reader = Consumer(
             kafka.client(**{"group.id": group, "enable.auto.commit": False, "log_level": 2})
         )
         self.admin = AdminClient(kafka.client(log_level=2))
 
     def commits_of(self, asked: list[TopicPartition], *, timeout_s: float) -> list[TopicPartition]:
-        """What the group has committed. Raises KafkaException.
+        """What the group has committed. Raises KafkaException."""
+        return _once_settled(lambda: self.reader.committed(asked, timeout=timeout_s), within_s=timeout_s)
 
-        A coordinator that is being found, moved or loaded is asked again: a first group makes Kafka
-        make the topic of commits, and the broker that will keep it says no until it does.
-        """
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            try:
-                return self.reader.committed(asked, timeout=timeout_s)
-            except KafkaException as error:
-                if error.args[0].code() not in _MOVING or time.monotonic() >= deadline_s:
-                    raise
-                time.sleep(_ASK_AGAIN_S)
+    def commit(self, wanted: list[TopicPartition], *, timeout_s: float) -> list[TopicPartition]:
+        """The commits made, each with its own error if it was refused. Raises KafkaException."""
+        return _once_settled(lambda: self._commit(wanted, timeout_s), within_s=timeout_s)
+
+    def _commit(self, wanted: list[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+        asked = [ConsumerGroupTopicPartitions(self._group, wanted)]
+        (answer,) = self.admin.alter_consumer_group_offsets(asked, request_timeout=timeout_s).values()
+        made: list[TopicPartition] = answer.result().topic_partitions
+        moving = next((place.error for place in made if place.error and place.error.code() in _MOVING), None)
+        if moving is not None:
+            raise KafkaException(moving)
+        return made
 
     def close(self) -> None:
         """Close the connections; the admin client's go with it."""
         self.reader.close()
+
+
+def _once_settled(ask: Callable[[], list[TopicPartition]], *, within_s: float) -> list[TopicPartition]:
+    """The answer of a coordinator that knows by now that it is one. Raises KafkaException."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _MOVING or time.monotonic() >= deadline_s:
+                raise
+            time.sleep(_ASK_AGAIN_S)
 
 
 def _reading(group: str, read_ahead: int) -> dict[str, str | int | bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from threading import Event
 from typing import cast
 
 from structlog.testing import capture_logs
@@ -39,13 +40,39 @@ class Group:
         self._epoch = epoch
 
 
-def committing(shared: LedgerUnderTest, group: Group, worker: str) -> Committer:
+class Looks:
+    """A frontier that only counts how often it was looked at."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def refresh(self) -> bool:
+        self.count += 1
+        return False
+
+
+class Waits(Event):
+    """Stops whoever waits after so many times, and remembers for how long each was to be."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.asked_s: list[float] = []
+        self._times = times
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.asked_s.append(timeout or 0.0)
+        return len(self.asked_s) > self._times
+
+
+def committing(
+    shared: LedgerUnderTest, group: Group, worker: str, *, looks: Looks | None = None, every_s: float = 0.0
+) -> Committer:
     return Committer(
         cast(Topic, group),
         shared.connect(),
-        cast(Frontier, None),  # looked at between commits only
+        cast(Frontier, looks),
         holder=worker,
-        every_s=0.0,
+        every_s=every_s,
         losses=LossLog("clicks", worker=worker, append=lambda _entry: None),
         now_s=lambda: shared.time.now_s,
     )
@@ -80,3 +107,26 @@ def test_ranges_that_are_given_up_are_told_once(shared: LedgerUnderTest) -> None
         committer.commit(every_s=0.0)
 
     assert [log["offsets"] for log in logs if log["event"] == "samples_quarantined"] == [[0, 1]]
+
+
+def test_whoever_has_the_turn_looks_for_new_samples_then_and_half_way_to_the_next(
+    shared: LedgerUnderTest,
+) -> None:
+    opened(shared, {0: 10})
+    group, looks, other_looks, waits = Group(), Looks(), Looks(), Waits(times=2)
+
+    committing(shared, group, "a", looks=looks, every_s=1.0).run(waits)
+    committing(shared, group, "b", looks=other_looks, every_s=1.0).run(Waits(times=1))
+
+    assert waits.asked_s == [1.0, 0.5, 1.0]
+    assert (len(group.commits), looks.count) == (1, 2)
+    assert other_looks.count == 0, "it was not its turn"
+
+
+def test_a_worker_that_stops_does_not_wait_for_its_second_look(shared: LedgerUnderTest) -> None:
+    opened(shared, {0: 10})
+    looks = Looks()
+
+    committing(shared, Group(), "a", looks=looks, every_s=1.0).run(Waits(times=1))
+
+    assert looks.count == 1
