@@ -104,9 +104,13 @@ SPECS: Mapping[str, NetworkSpec] = {
     ),
     "fedformer": NetworkSpec(
         "FEDformer",
+        # It starts from the mean of what it reads, so a day would put every forecast at the day's mean:
+        # twice the path that it answers is as much as it makes use of.
+        inputs=36,
         direct=False,
         calendar=True,
-        options=(("hidden_size", 64), ("conv_hidden_size", 64), ("n_head", 8), ("modes", 32)),
+        batch=64,
+        options=(("hidden_size", 64), ("conv_hidden_size", 64), ("n_head", 8), ("modes", 16)),
     ),
     "seq2seq": NetworkSpec("Seq2Seq", direct=False, options=(("hidden_size", 48),)),
 }

@@ -14,11 +14,11 @@ from estimator.situation import Situation
 
 OVERDUE_SHARE = 0.1
 """A sample overdue by one more SLO costs this share of a late one: late samples still matter."""
-RESIZE_SHARE = 0.7
+RESIZE_SHARE = 1.3
 """A resize costs as much as this many starts of one worker, besides the pause: a pool must not fidget."""
 NOTHING = 0.01
 """Traffic below this share of what one worker trains needs none at once."""
-GIVE_BACK_SHARE = 0.55
+GIVE_BACK_SHARE = 0.4
 """Giving back costs as much more as one worker for this many times lead time + SLO, times the root of the
 price of what may be late until it is back; unless it lasts."""
 FULL = 1.0

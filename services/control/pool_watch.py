@@ -13,6 +13,10 @@ COUNT_EVERY_S = 3600.0
 """Lives of workers are added up this often, or when one dies."""
 PAUSE_WATCHED_S = 60.0
 TICK_MAX_S = 30.0
+OVERDUE = 1.5
+"""A start called off says that it was not coming only after this many lead times: one called off at the
+tick at which it was due may have been there, and would count as twice as slow as all others.
+"""
 KEPT_UP_S = 2.0
 """A pool whose oldest sample is younger than this keeps up; a change then shows what it stops."""
 
@@ -87,8 +91,8 @@ def _starts(
                 continue
             took_s = _took_s(waited_s, seen.at_s - before.at_s)
             times = times.ready(took_s, asked_at_s=asked_at_s, gpu_type=worker.gpu_type)
-        elif failures > failed or waited_s > before.lead_time_s:
-            # Failed to start, or called off after longer than workers take.
+        elif failures > failed or waited_s > OVERDUE * before.lead_time_s:
+            # Failed to start, or called off after far longer than workers take.
             failed += failures > failed
             times = times.given_up(waited_s, asked_at_s=asked_at_s, gpu_type=gpu_type)
     return times, awaited, failed

@@ -267,6 +267,17 @@ def test_a_worker_called_off_early_teaches_nothing() -> None:
     assert decision.state.pool.times.starts == {}
 
 
+@pytest.mark.parametrize(("called_off_at_tick", "learned"), [(17, ()), (30, (400.0,))])
+def test_a_worker_called_off_when_it_is_due_is_not_a_slow_one_but_one_that_is_long_overdue_is(
+    called_off_at_tick: int, learned: tuple[float, ...]
+) -> None:
+    waiting = [starting(tick, 2, 4) for tick in range(10, called_off_at_tick)]
+    decision = watched([*waiting, starting(called_off_at_tick, 2, 3)])
+
+    assert decision.state.pool.times is not None
+    assert decision.state.pool.times.lead_times().latest == learned
+
+
 def test_a_pause_is_learned_from_how_much_the_oldest_sample_ages_when_the_pool_changes() -> None:
     def aged(tick: int, workers: int, lag_s: float) -> Observation:
         seen = at(tick, workers)

@@ -23,7 +23,7 @@ def chosen(*, price: float, spared_minutes: int) -> int:
     return Weighing(seen, Futures(now[None, :], SURE, now, further), TIMING, price).choose().workers
 
 
-@pytest.mark.parametrize(("price", "kept"), [(4.0, 5), (100.0, 6)])
+@pytest.mark.parametrize(("price", "kept"), [(2.0, 5), (100.0, 6)])
 def test_a_worker_missed_soon_is_given_back_only_where_lateness_is_cheap(price: float, kept: int) -> None:
     assert chosen(price=price, spared_minutes=2) == kept
 
