@@ -90,10 +90,10 @@ def _read(kept: Path) -> Iterator[tuple[Wanted, Outcome]]:
 
 
 def played(wanted: Wanted, trace: Trace) -> Outcome:
-    """The run, made; with the forecasts that `penstock backtest` gives by default."""
+    """The run, made; with the forecasts that `penstock backtest` gives it."""
     contest = Contest(trace, PLANTS[wanted.plant], seed=wanted.seed, days=wanted.days)
-    course = shortened(contest.course(), WARM_S)
-    figures, run = run_policy(contest, choose(wanted.policy), course, forecaster_named("light"))
+    course, policy = shortened(contest.course(), WARM_S), choose(wanted.policy)
+    figures, run = run_policy(contest, policy, course, forecaster_named(policy.forecaster or "light"))
     edges = np.arange(0, max(len(run.minutes) // MINUTES_A_DAY, 1)) * MINUTES_A_DAY
     by_day = np.add.reduceat(run.minutes, edges, axis=0)
     return Outcome(

@@ -18,6 +18,8 @@ from forecasting.network import NetworkSpec, Weights, calendar_of, inputs_of, po
 
 EPOCHS_MAX = 30
 """A network that sees few rows more often than this learns them by heart."""
+STEPS_CONVERGED = 20_000
+"""More than any network here needs until it has converged."""
 EMPHASIS = (1.0, 2.0, 1.0, 3.0, 1.0)
 """By level: what is scored and planned with is the median and the 0.95 quantile."""
 

@@ -16,7 +16,7 @@ from forecasting.heavy import heavy, installed
 from forecasting.history import TrafficHistory
 from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
 from forecasting.network import spec_named
-from forecasting.network_lessons import Effort
+from forecasting.network_lessons import STEPS_CONVERGED, Effort
 from forecasting.network_training import train_network
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import train_regression
@@ -25,9 +25,6 @@ from forecasting.window import WINDOWS, train_window
 
 LIGHT = ("last-value", "mean-max", "seasonal", "boosting")
 """The light models; boosting is the strongest of them, so ratios are given with and without it."""
-
-STEPS_CONVERGED = 20_000
-"""More than any network here needs: passes over the rows or the budget end its training first."""
 
 Tell = Callable[[str, float], None]
 

@@ -14,8 +14,8 @@ from forecasting.heavy import heavy
 from forecasting.history import TrafficHistory
 from forecasting.last_value import LastValue
 from forecasting.learned import ROWS_MIN, lessons_from
-from forecasting.network import Weights, spec_named
-from forecasting.network_lessons import Effort
+from forecasting.network import NetworkSpec, Weights, spec_named
+from forecasting.network_lessons import STEPS_CONVERGED, Effort
 from forecasting.network_training import train_network
 from forecasting.seasonal import SeasonalNaive
 from forecasting.torch_network import runnable
@@ -27,16 +27,16 @@ REACH = 1.25
 
 
 class NetworkOnPrefix:
-    """A network trained on the traffic before each moment: for `effort` at first, to convergence, then
-    from those weights once every `retrain_s`, with a fifth of the steps. Until there is enough to learn
-    from, and where the network is not sure of a number, the light models speak.
+    """A network trained on the traffic before each moment: for `effort` at first (until it has converged,
+    unless told), then from those weights once every `retrain_s`, with at most a fifth of the steps. Until
+    there is enough to learn from, and where the network is not sure of a number, the light models speak.
 
     Only steps bound the training, never the clock: the same traffic gives the same forecasts.
     """
 
     def __init__(self, network: str, *, effort: Effort | None = None, retrain_s: float = WEEK_S) -> None:
         self._spec = spec_named(network)
-        self._effort = effort or Effort(steps=3000)
+        self._effort = effort or _converging(self._spec)
         self._retrain_s = retrain_s
         self._tried_at_s: float | None = None
         self._weights: Weights | None = None
@@ -72,3 +72,10 @@ class NetworkOnPrefix:
             return
         self._weights = network.weights
         self._chain = (Trained(runnable(network, grid, Calendar()), grid), *self._chain[-2:])
+
+
+def _converging(spec: NetworkSpec) -> Effort:
+    """What numpy trains has its own number of steps; torch goes on while rows held out gain by it."""
+    if spec.architecture == "PatchTST":
+        return Effort()
+    return Effort(steps=STEPS_CONVERGED, until_converged=True)
