@@ -83,6 +83,8 @@ class Setting:
     point: Point
     avoidable: Point
     """Late shares less what is late with all workers that there may be."""
+    within: Point
+    """Over those traces alone on which all workers that there may be are never late."""
     resizes: float
     reversals: float
 
@@ -93,17 +95,18 @@ def frontier(runs: Runs, options: argparse.Namespace, flat: dict[str, float]) ->
     for ours, theirs in PAIRS:
         if options.plant and ours not in options.plant:
             continue
-        beyond = mean_of(runs(ALL_WORKERS, "hot-join"), "late_share")
+        everybody = runs(ALL_WORKERS, "hot-join")
+        beyond = mean_of(everybody, "late_share")
         mine = [
             _setting(
                 f"penstock at {target:g}",
                 runs(f"penstock:late_share_target={target:g}", ours),
-                beyond,
+                everybody,
             )
             for target in options.target or TARGETS
         ]
         hpa = [
-            _setting(f"hpa-{100 * target:g}", runs(f"hpa:target={target:g}", theirs), beyond)
+            _setting(f"hpa-{100 * target:g}", runs(f"hpa:target={target:g}", theirs), everybody)
             for target in HPA_TARGETS
         ]
         lines += [f"\n**Penstock on {ours}, HPA on {theirs}**\n"]
@@ -121,6 +124,9 @@ def frontier(runs: Runs, options: argparse.Namespace, flat: dict[str, float]) ->
         lines.append(f"\nAll late samples: {across}")
         across = _across([one.avoidable for one in mine], base.avoidable, f"{ours}_avoidable_", flat)
         lines.append(f"\nAvoidable ones: {across}")
+        across = _across([one.within for one in mine], base.within, f"{ours}_within_", flat)
+        many = sum(one.late_share == 0 for one in everybody)
+        lines.append(f"\nThe {many} of {len(everybody)} traces that all workers together carry: {across}")
         at_one = [cost_at(lower_hull([one.avoidable for one in who]), 0.01) for who in (mine, hpa)]
         if at_one[0] is not None and at_one[1] is not None:
             flat[f"{ours}_gpu_hours_over_hpa_at_1_percent"] = at_one[0] / at_one[1]
@@ -128,11 +134,14 @@ def frontier(runs: Runs, options: argparse.Namespace, flat: dict[str, float]) ->
     return lines
 
 
-def _setting(label: str, outcomes: Sequence[Outcome], beyond: float) -> Setting:
+def _setting(label: str, outcomes: Sequence[Outcome], everybody: Sequence[Outcome]) -> Setting:
     late, over = mean_of(outcomes, "late_share"), mean_of(outcomes, "over_floor")
+    beyond = mean_of(everybody, "late_share")
+    within = [one for one, most in zip(outcomes, everybody, strict=True) if most.late_share == 0]
     return Setting(
         Point(label, late, over),
         Point(label, max(late - beyond, 0.0), over),
+        Point(label, mean_of(within, "late_share"), mean_of(within, "over_floor")),
         mean_of(outcomes, "resizes_a_day"),
         mean_of(outcomes, "reversals_a_day"),
     )
