@@ -124,8 +124,7 @@ def test_a_worker_that_left_while_no_controller_was_there_is_no_failure(bench: B
 
     two = bench()
 
-    state = two.look()
-    assert (state.workers, state.failures) == ((), 0)
+    assert two.until(lambda state: not state.workers, "the killed one is gone").failures == 0
 
 
 def test_the_time_to_leave_goes_on_under_the_next_controller(bench: Benches, kills: list[int]) -> None:
