@@ -16,6 +16,8 @@ from forecasting.trailing import highest_along
 
 SEASONS_BACK = 7
 """A week of days is as far back as models look."""
+LOOK_UNITS = 180
+"""How much of the past of each season is held against that of now."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +91,7 @@ class Batch:
 
 def batch_of(grid: Grid, histories: Sequence[TrafficHistory]) -> Batch:
     """The newest row of every history. All must have the grid's step."""
-    bins = (SEASONS_BACK * grid.season) + 2 * grid.bins(60)
+    bins = SEASONS_BACK * grid.season + grid.bins(LOOK_UNITS)
     series = [_readable(history.rates[-bins:], grid) for history in histories]
     width = max((len(rates) for rates, _ in series), default=0)
     rates = np.zeros((len(series), max(width, 1)))

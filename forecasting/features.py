@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from forecasting.analogs import analogs_of
 from forecasting.batch import SEASONS_BACK, Batch
 from forecasting.calendar import DAY_S, Calendar
 from forecasting.grid import KINDS, PEAK, RATE, Grid
@@ -66,6 +67,8 @@ class Features:
     """(rows, COMMON)"""
     by_lead: Rates
     """(rows, leads, PER_LEAD)"""
+    analogs: Rates
+    """(rows, inputs_of_analogs): how the seasons that were most like today went on."""
 
     def stacked(self) -> Rates:
         """(rows, leads, COMMON + PER_LEAD)"""
@@ -83,7 +86,13 @@ def level_of(batch: Batch) -> Level:
 def describe(batch: Batch, calendar: Calendar) -> Features:
     """The features of every row."""
     level = level_of(batch)
-    return Features(level, _common(batch, level), _by_lead(batch, level, calendar))
+    clocks = [_clock_moved(batch, calendar, seasons) for seasons in range(1, SEASONS_BACK + 1)]
+    return Features(
+        level,
+        _common(batch, level),
+        _by_lead(batch, level, calendar, clocks),
+        analogs_of(batch, level.offset, clocks),
+    )
 
 
 def _common(batch: Batch, level: Level) -> Rates:
@@ -100,9 +109,8 @@ def _common(batch: Batch, level: Level) -> Rates:
     return np.concatenate([logs, noise, fresh[:, None]], axis=1)
 
 
-def _by_lead(batch: Batch, level: Level, calendar: Calendar) -> Rates:
+def _by_lead(batch: Batch, level: Level, calendar: Calendar, clocks: list[Indices | int]) -> Rates:
     tops = highest_along(batch.rates, batch.grid.width)
-    clocks = [_clock_moved(batch, calendar, seasons) for seasons in range(1, SEASONS_BACK + 1)]
     columns = [
         np.stack(
             [*_seasons_ago(batch, level, int(lead), tops, clocks), *_time_of(batch, calendar, int(lead))],

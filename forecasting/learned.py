@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from forecasting.analogs import inputs_of_analogs
 from forecasting.batch import Batch, batch_at
 from forecasting.calendar import Calendar
 from forecasting.features import COMMON, PER_LEAD, Features, Level, describe, targets_of
@@ -74,7 +75,12 @@ def lessons_from(
 def _joined(parts: list[Features], grid: Grid) -> Features:
     if not parts:
         none = np.empty(0)
-        return Features(Level(none, none), np.empty((0, COMMON)), np.empty((0, len(grid.leads), PER_LEAD)))
+        return Features(
+            Level(none, none),
+            np.empty((0, COMMON)),
+            np.empty((0, len(grid.leads), PER_LEAD)),
+            np.empty((0, inputs_of_analogs(grid))),
+        )
     return Features(
         Level(
             np.concatenate([part.level.now for part in parts]),
@@ -82,6 +88,7 @@ def _joined(parts: list[Features], grid: Grid) -> Features:
         ),
         np.concatenate([part.common for part in parts]),
         np.concatenate([part.by_lead for part in parts]),
+        np.concatenate([part.analogs for part in parts]),
     )
 
 

@@ -29,7 +29,12 @@ JOINS_BELOW, LEAVES_ABOVE = 1.6, 2.0
 LEADER_MARGIN = 0.1
 """A new leader must have this much more weight than the one in force."""
 SHRINKAGE = 12.0
-"""A lead with fewer scores than this is judged by the other leads as well."""
+"""A lead with fewer scores than this is judged by how good the best model is."""
+UNHEARD = 1e6
+"""Stands for the ratio of a model that says nothing."""
+SHARED = 0.5
+"""How much of a model's standing at a lead is its mean standing over all of them: forecasts of one season
+err together, so a lead by itself has few scores that are worth anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +215,10 @@ class Selector:
         mean = np.exp(trust * np.log(mean) + (1 - trust) * np.log(usual + floor))
         mean = np.where(spoke[..., None], mean, np.inf)
         best = np.min(mean, axis=0)
-        return np.asarray(np.where(np.isfinite(mean), mean / np.where(np.isfinite(best), best, 1.0), 1e6))
+        ratios = np.where(np.isfinite(mean), mean / np.where(np.isfinite(best), best, 1.0), UNHEARD)
+        logs = np.log(ratios)
+        logs = (1 - SHARED) * logs + SHARED * logs.mean(axis=(1, 2), keepdims=True)
+        return np.asarray(np.where(np.isfinite(mean), np.exp(logs - logs.min(axis=0)), UNHEARD))
 
     def _choose_leader(self, upper: Rates) -> None:
         share = upper.mean(axis=(1, 2))

@@ -41,7 +41,7 @@ class Window:
     def quantiles(self, batch: Batch, features: Features) -> Quantiles:
         """(rows, KINDS, leads, LEVELS)"""
         past = inputs_of(batch, features.level, _SPEC)
-        raw = np.concatenate([of_all_leads(features), past], axis=1)
+        raw = _seen(features, past)
         return in_order(features.level.to_rates(self.networks.logs(raw)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -61,8 +61,13 @@ def train_window(lessons: Lessons, *, name: str = "window", seed: int = 0) -> Wi
     if len(rows) < ROWS_MIN:
         step_s = lessons.grid.step_s
         raise NotEnoughHistory(name, have_s=len(lessons) * step_s, need_s=2 * needs * step_s)
-    raw = np.concatenate([of_all_leads(lessons.features), _pasts(lessons)], axis=1)[rows]
+    raw = _seen(lessons.features, _pasts(lessons))[rows]
     return Window(name, train_ensemble(raw, lessons, rows, noise=WINDOWS[name], seed=seed), needs)
+
+
+def _seen(features: Features, past: NDArray[Any]) -> Rates:
+    """(rows, inputs)"""
+    return np.concatenate([of_all_leads(features), features.analogs, past], axis=1)
 
 
 def _pasts(lessons: Lessons) -> Rates:

@@ -84,6 +84,17 @@ def test_a_worse_model_has_less_say_in_the_median_than_in_the_upper_quantiles() 
     assert weight[UPPER] == pytest.approx(1 / (1 + 1.25**5), rel=0.1)
 
 
+def test_a_model_that_is_good_at_every_other_lead_has_more_say_at_this_one() -> None:
+    """At the first lead both are as good; elsewhere one is far off."""
+    steady, wild = says(9.5), says(10.5)
+    wild[:, 1:] = says(13.0)[:, 1:]
+    selector = Selector(GRID, ["steady", "wild"])
+
+    served, _ = play(selector, {"steady": steady, "wild": wild}, 400)
+
+    assert served[0, 0, 1] < 9.8
+
+
 def test_a_silent_model_is_left_out_and_another_speaks() -> None:
     selector = Selector(GRID, ["good", "fair"])
     play(selector, {"good": says(10.0), "fair": says(10.4)}, 100)
