@@ -36,10 +36,12 @@ def analogs_of(batch: Batch, offset: Rates, clocks: list[Indices | int]) -> Rate
     `offset` is added before every logarithm; `clocks` are the bins by which clocks were put forward since
     one season ago, two, ...
     """
-    seasons = [_one_season(batch, offset, _back(batch.grid, n + 1) - clocks[n]) for n in range(SEASONS_BACK)]
-    distance = np.stack([season[0] for season in seasons])
-    futures = np.stack([season[1] for season in seasons])  # (seasons, rows, targets)
-    known = np.isfinite(distance)
+    backs = [_back(batch.grid, n + 1) - clocks[n] for n in range(SEASONS_BACK)]
+    known = np.stack([batch.known >= back + batch.grid.bins(LOOK_UNITS) for back in backs])
+    now, then = _shape_of(batch, offset, 0), [_shape_of(batch, offset, back) for back in backs]
+    distance = np.where(known, np.stack([_distance(now, one) for one in then]), np.inf)
+    levels = np.stack([level for _, level in then])
+    futures = np.where(known[..., None], _went_on(batch, offset, backs) - levels[..., None], 0.0)
     any_known = np.asarray(known.any(axis=0))
     least = np.where(any_known, distance.min(axis=0), 0.0)
     usual = _median_of_known(distance, known)
@@ -60,21 +62,24 @@ def _back(grid: Grid, seasons: int) -> int:
     return grid.season * (seasons - 1 + max(1, -(-(grid.reach + 1) // grid.season)))
 
 
-def _one_season(batch: Batch, offset: Rates, back: Indices | int) -> tuple[Rates, Rates]:
-    """By row: how unlike today it was up to then (infinite where not known), and how it went on."""
-    grid = batch.grid
-    shape, level = _shape_of(batch, offset, 0)
-    then_shape, then = _shape_of(batch, offset, back)
-    unlike = ((then_shape - shape) ** 2).mean(axis=1) + LEVEL_SHARE * (then - level) ** 2
-    around = min(grid.bins(15) // 2, 1)
-    leads = [int(lead) for lead in grid.leads]
-    rates = [batch.mean(lead - around - back, lead + around + 1 - back) for lead in leads]
+def _distance(now: tuple[Rates, Rates], then: tuple[Rates, Rates]) -> Rates:
+    """By row: how unlike the two are, shape and level."""
+    shape: Rates = ((then[0] - now[0]) ** 2).mean(axis=1)
+    return shape + LEVEL_SHARE * (then[1] - now[1]) ** 2
+
+
+def _went_on(batch: Batch, offset: Rates, backs: list[Indices | int]) -> Rates:
+    """(seasons, rows, targets): logarithms of the rates and of the peaks that followed, lead by lead."""
+    grid, last = batch.grid, batch.rates.shape[1] - 1
+    around, leads = min(grid.bins(15) // 2, 1), [int(lead) for lead in grid.leads]
     tops = highest_along(batch.rates, grid.width)
-    last = batch.rates.shape[1] - 1
-    peaks = [tops[batch.row, np.clip(batch.end - back + lead + grid.width - 1, 0, last)] for lead in leads]
-    futures = np.log(np.stack([*rates, *peaks], axis=1) + offset[:, None]) - then[:, None]
-    known = batch.known >= back + grid.bins(LOOK_UNITS)
-    return np.where(known, unlike, np.inf), np.where(known[:, None], futures, 0.0)
+    rates = [[batch.mean(lead - around - back, lead + around + 1 - back) for lead in leads] for back in backs]
+    peaks = [
+        [tops[batch.row, np.clip(batch.end - back + lead + grid.width - 1, 0, last)] for lead in leads]
+        for back in backs
+    ]
+    came = np.concatenate([np.array(rates), np.array(peaks)], axis=1)  # (seasons, targets, rows)
+    return np.log(came.transpose(0, 2, 1) + offset[:, None])
 
 
 def _shape_of(batch: Batch, offset: Rates, back: Indices | int) -> tuple[Rates, Rates]:

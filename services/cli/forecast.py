@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -127,11 +128,11 @@ def _with_progress(console: Console, history: TrafficHistory, plan: BacktestPlan
 
 
 def _show(console: Console, tested: Outcome, trace: Path) -> None:
-
-    table = Table(title=f"{trace.stem}: {len(tested.test.origins)} forecasts tested")
+    title = f"{trace.stem}: {len(tested.test.origins)} forecasts tested"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, padding=0)
     for i, column in enumerate(COLUMNS):
         # The name must stay whole in 80 columns: it is what `--model` takes.
-        table.add_column(column, justify="left" if i == 0 else "right", min_width=10 if i == 0 else None)
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
     for row in rows_of(tested):
         table.add_row(*row)
     console.print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
@@ -26,6 +27,10 @@ COMMANDS = (
     *("job", "fleet", "events", "token", "backup", "backfill", "profile", "rewind", "takeover", "handback"),
 )
 """Each is the function of that name in the module of that name, or a group of commands."""
+
+# Before numpy is imported. Matrices here are small: threads of BLAS mostly wait for one another. On a busy
+# machine a network took eight times the CPU time to train, and its budget ran out.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 class LazyGroup(TyperGroup):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
 
+import pytest
 import typer
 
 import services.cli
@@ -33,3 +35,18 @@ def test_a_worker_starts_without_solvers_and_compiler() -> None:
     loaded = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout
 
     assert loaded.strip() == "set()"
+
+
+@pytest.mark.parametrize(("given", "used"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "4"}, "4")])
+def test_commands_count_with_one_thread_unless_told_otherwise(given: dict[str, str], used: str) -> None:
+    """Threads that wait for one another use up the CPU-seconds that a network has to be trained in."""
+    told = (
+        "import os, sys, services.cli.main; print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+
+    said = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=True, env=environment | given
+    ).stdout
+
+    assert said.split() == [used, "False"], "numpy reads it when it is imported"

@@ -84,19 +84,18 @@ def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
 
     ran = CliRunner().invoke(
         app,
-        [str(path), "--model", "regression", "--test-days", "2"]
+        [str(path), "--model", "regression", "--model", "steady-window", "--test-days", "2"]
         + [f"--{option}={files[name]}" for option, name in OUTPUTS.items()],
     )
 
     assert ran.exit_code == 0, ran.output
-    assert all(
-        model in ran.output for model in ("served", "regression", "last-value", "mean-max", "seasonal")
-    )
+    models = {"served", "regression", "steady-window", "last-value", "mean-max", "seasonal"}
+    assert all(model in ran.output for model in models), "whole, in 80 columns"
     summary = json.loads(files["json"].read_text())
     assert summary["served_over_best_untrained"]["q95_pinball"] < 1.02
     assert "<svg" in files["html"].read_text()
     rows = predicted(files["csv"])
-    assert {row["model"] for row in rows} == {"served", "regression", "last-value", "mean-max", "seasonal"}
+    assert {row["model"] for row in rows} == models
     assert all(row["at"] >= row["issued_at"] for row in rows)
     assert all(row["issued_at"] >= summary["trained_to"] for row in rows)
     at_once = {(row["model"], row["issued_at"]) for row in rows if row["at"] == row["issued_at"]}
