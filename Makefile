@@ -4,6 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := deploy/constraints.txt
 
+# Small matrices, and as many processes as cores: threads of BLAS would only wait for one another.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -34,9 +38,6 @@ demo: install ## Run the whole loop on embedded Kafka and Redis.
 # Most of the long tests wait for processes rather than compute: one more worker than two cores pays.
 WORKERS ?= 3
 
-# Small matrices and as many workers as cores: threads of BLAS would only wait for one another.
-test test-forecast: export OPENBLAS_NUM_THREADS = 1
-test test-forecast: export OMP_NUM_THREADS = 1
 # Hundreds of short-lived processes, and every worker, would compile all sources anew.
 test test-forecast: export PYTHONDONTWRITEBYTECODE =
 
@@ -116,7 +117,7 @@ bench-simulator-speed: install ## How fast the simulator is against plain Python
 
 .PHONY: bench-forecast
 bench-forecast: $(FORECAST_VENV)/.installed ## Score every forecaster on all traces (PENSTOCK_TRACES).
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(FORECAST_VENV)/bin/python -m benchmarks.forecast $(ARGS)
+	$(FORECAST_VENV)/bin/python -m benchmarks.forecast $(ARGS)
 
 .PHONY: bench-planner
 bench-planner: install ## The planner's speed; ARGS=--frontier also runs it against HPA.
@@ -152,7 +153,7 @@ bench-shuffler: install ## Leases beside Kafka's groups: rescale, CPU a record, 
 
 .PHONY: bench-trainer
 bench-trainer: install ## One worker and shard against plain loops, memory of a row, AUC (PyTorch's too where installed).
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trainer $(ARGS)
+	$(BIN)/python -m benchmarks.trainer $(ARGS)
 
 .PHONY: bench-live
 bench-live: install ## Every policy in the real loop, beside its simulation; five minutes each.
