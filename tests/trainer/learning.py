@@ -61,6 +61,7 @@ class Cluster:
     def __init__(self, settings: Settings, directory: Path) -> None:
         self.settings = settings
         self._directory = directory
+        directory.mkdir(exist_ok=True)
         self._config = directory / "penstock.yaml"
         self._config.write_text(yaml.safe_dump(settings.model_dump(mode="json")), encoding="utf-8")
         self._started: list[Process] = []
