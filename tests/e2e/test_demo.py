@@ -144,6 +144,7 @@ def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transfor
         log = running.log()
 
     assert code == 0, log
+    assert "What the run came to" in log, "a summary after Ctrl-C"
     figures = running.figures()
     assert figures["trained"] == figures["produced"] > 50_000
     assert figures["repeated"] == 0
@@ -200,17 +201,6 @@ def test_after_a_run_up_a_shard_is_killed_and_what_it_lost_is_trained_again(tmp_
     assert figures["auc"] > 0.55
     assert figures["minutes"] < 0.75, "the run-up is not among them"
     assert figures["orphans"] == 0
-
-
-def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
-    with demo(tmp_path, "--minutes", "10") as running:
-        eventually(running.workers, within_s=180, what="a worker")
-        running.process.send_signal(signal.SIGINT)
-        code = running.wait(within_s=120)
-
-        assert code == 0, running.log()
-        assert "What the run came to" in running.log()
-    assert running.figures()["trained"] == running.figures()["produced"]
 
 
 def test_a_killed_demo_leaves_nothing_behind(tmp_path: Path) -> None:
