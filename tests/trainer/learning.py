@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import psutil
 import yaml
 from confluent_kafka import Producer
 
@@ -46,6 +49,17 @@ class Process:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It does nothing meanwhile: what is seen stays so."""
+        self.process.send_signal(signal.SIGSTOP)
+        stopped = psutil.Process(self.process.pid)
+        eventually(lambda: stopped.status() == psutil.STATUS_STOPPED, every_s=0.001, what="it stopped")
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def ask_to_leave(self) -> int:
         self.process.send_signal(signal.SIGTERM)
