@@ -87,7 +87,7 @@ class ParameterSettings(SettingsGroup):
     snapshots_kept: PositiveInt = 3
     """Snapshots kept of each shard."""
     service_ms: NonNegativeFloat = 0.0
-    """Makes a shard take this long for each request, to show what its limit does to the workers."""
+    """Makes a shard take this long for each pull and push, to show what its limit does to the workers."""
 
     @model_validator(mode="after")
     def _a_capacity_for_each(self) -> Self:

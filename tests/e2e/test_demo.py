@@ -124,7 +124,7 @@ def demo(directory: Path, *options: str) -> Iterator[RunningDemo]:
 
 
 def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transformer(tmp_path: Path) -> None:
-    with demo(tmp_path, "--minutes", "10") as running:
+    with demo(tmp_path, "--minutes", "10", "--speed-up", "288") as running:  # a day in five minutes
         # Light models serve until it is trained; then it has its say, as far as its live score earns it.
         eventually(
             lambda: running.weight("patchtst") > 0,
@@ -144,6 +144,7 @@ def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transfor
         log = running.log()
 
     assert code == 0, log
+    assert "What the run came to" in log, "a summary after Ctrl-C"
     figures = running.figures()
     assert figures["trained"] == figures["produced"] > 50_000
     assert figures["repeated"] == 0
@@ -185,7 +186,7 @@ def test_whatever_is_killed_is_noticed_and_replaced(tmp_path: Path) -> None:
 
 
 def test_after_a_run_up_a_shard_is_killed_and_what_it_lost_is_trained_again(tmp_path: Path) -> None:
-    with demo(tmp_path, "--run-up", "12", "--minutes", "0.5") as running:
+    with demo(tmp_path, "--run-up", "12", "--minutes", "0.3") as running:
         eventually(lambda: "the run-up is over" in running.log(), within_s=240, what="figures that count")
         assert "action=job.override.end" in running.log(), "the size is the rule's from now on"
         running.kill_child(" shard ")
@@ -198,19 +199,8 @@ def test_after_a_run_up_a_shard_is_killed_and_what_it_lost_is_trained_again(tmp_
     assert figures["trained"] >= figures["produced"] > 0
     assert figures["lost"] == 0
     assert figures["auc"] > 0.55
-    assert figures["minutes"] < 0.75, "the run-up is not among them"
+    assert figures["minutes"] < 0.55, "the run-up is not among them"
     assert figures["orphans"] == 0
-
-
-def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
-    with demo(tmp_path, "--minutes", "10") as running:
-        eventually(running.workers, within_s=180, what="a worker")
-        running.process.send_signal(signal.SIGINT)
-        code = running.wait(within_s=120)
-
-        assert code == 0, running.log()
-        assert "What the run came to" in running.log()
-    assert running.figures()["trained"] == running.figures()["produced"]
 
 
 def test_a_killed_demo_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -225,7 +215,7 @@ def test_a_killed_demo_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.real_broker
 def test_the_demo_runs_on_servers_of_the_users_own(tmp_path: Path, kafka: Any, redis_url: str) -> None:
-    options = ("--minutes", "0.4", "--kafka", kafka.bootstrap, "--redis", redis_url)
+    options = ("--minutes", "0.2", "--kafka", kafka.bootstrap, "--redis", redis_url)
     with demo(tmp_path, *options) as running:
         code = running.wait(within_s=180)
         log = running.log()

@@ -114,7 +114,7 @@ every_forecaster = pytest.mark.parametrize(
     [pytest.param(name, marks=EXTRAS.get(name, ())) for name in (*TRAINED, *LIGHT, "served")],
     indirect=True,
 )
-modest = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+modest = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def history_of(rates: Rates) -> TrafficHistory:

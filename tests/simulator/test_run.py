@@ -23,7 +23,7 @@ POLICIES = [choice.label for choice in every_policy()]
 @pytest.mark.parametrize("label", POLICIES)
 def test_the_same_seed_gives_the_same_run(label: str) -> None:
     plant = a_plant(noise=0.1, startup_s={"median": 60.0, "p90": 200.0}, crashes_per_worker_day=5.0)
-    course = a_course(a_day(minutes=300), scored_from_min=60)
+    course = a_course(a_day(minutes=160), scored_from_min=60)
 
     def run(seed: int) -> object:
         rule = rule_of(choose(label), plant, course)
@@ -44,7 +44,7 @@ def test_another_seed_gives_another_run() -> None:
 @pytest.mark.parametrize("label", [label for label in POLICIES if not label.startswith("static")])
 def test_changing_the_future_does_not_change_decisions_before_it(label: str) -> None:
     turn, plant = 200, a_plant(noise=0.1)
-    calm = a_day(minutes=360)
+    calm = a_day(minutes=turn + 30)
     storm = calm.copy()
     storm[turn:] *= 3.0
     until_s = turn * 60

@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import psutil
 import yaml
 from confluent_kafka import Producer
 
@@ -47,6 +50,17 @@ class Process:
         self.process.kill()
         self.process.wait()
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It does nothing meanwhile: what is seen stays so."""
+        self.process.send_signal(signal.SIGSTOP)
+        stopped = psutil.Process(self.process.pid)
+        eventually(lambda: stopped.status() == psutil.STATUS_STOPPED, every_s=0.001, what="it stopped")
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def ask_to_leave(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
@@ -61,6 +75,7 @@ class Cluster:
     def __init__(self, settings: Settings, directory: Path) -> None:
         self.settings = settings
         self._directory = directory
+        directory.mkdir(exist_ok=True)
         self._config = directory / "penstock.yaml"
         self._config.write_text(yaml.safe_dump(settings.model_dump(mode="json")), encoding="utf-8")
         self._started: list[Process] = []

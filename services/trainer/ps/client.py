@@ -205,7 +205,7 @@ class ParameterClient:
                 for shard in self._round(by_shard, asked, heard):
                     answered.add(shard)
             except ShardMoved as error:
-                self._slots, turned_away = None, turned_away + 1
+                turned_away += 1
                 if turned_away > _TURNED_AWAY_MAX or not self._patient():
                     self._wait(error)
                 time.sleep(_MOVED_S)
@@ -236,36 +236,53 @@ class ParameterClient:
         time.sleep(_RETRY_S)
 
     def _round(self, by_shard: dict[int, Places], asked: Asking, heard: Hearing) -> Iterator[int]:
-        """Ask each, then hear each, and tell who has answered. Whoever was asked and not heard is hung up on:
-        its answer would come in the place of the next one. What moved is told when all were heard."""
-        waiting: dict[int, ShardLink] = {}
+        """Ask each, then hear each that was asked, and tell who has answered.
+
+        Whoever was asked and not heard is hung up on: its answer would come in the place of the next one.
+        What moved and who is away is told when all were heard: one that took a push in and was not heard
+        would be sent it again, and take it in again, for as long as another is away.
+        """
+        waiting: set[int] = set()
+        away: Exception | None = None
         moved: ShardMoved | None = None
         with self._hanging_up(waiting):
             for shard, places in by_shard.items():
-                link = self._links.get(shard)
-                if link is None:
-                    link = ShardLink(self._directory.find(shard), timeout_s=self._timeout_s)
-                    self._links[shard] = link
-                waiting[shard] = link
-                link.send(asked(shard, places))
-            for shard, places in by_shard.items():
                 try:
-                    answer = waiting[shard].receive()
+                    self._send(shard, asked(shard, places))
+                    waiting.add(shard)
+                except (ShardUnavailable, ShardMissing, StateUnavailable) as error:
+                    away = error
+            for shard in sorted(waiting):
+                try:
+                    answer = self._links[shard].receive()
+                except ShardUnavailable as error:
+                    away = error
+                    continue
                 except ShardMoved as error:
-                    moved = error
+                    self._slots, moved = None, error
                 else:
-                    heard(shard, places, answer)
+                    heard(shard, by_shard[shard], answer)
                     self.loads[shard] = answer.load
                     yield shard
-                del waiting[shard]
+                waiting.discard(shard)
+        if away is not None:
+            raise away
         if moved is not None:
             raise moved
 
+    def _send(self, shard: int, request: Request) -> None:
+        if shard not in self._links:
+            self._links[shard] = ShardLink(self._directory.find(shard), timeout_s=self._timeout_s)
+        try:
+            self._links[shard].send(request)
+        except ShardUnavailable:
+            self._links.pop(shard).close()
+            raise
+
     @contextmanager
-    def _hanging_up(self, waiting: dict[int, ShardLink]) -> Iterator[None]:
+    def _hanging_up(self, waiting: set[int]) -> Iterator[None]:
         try:
             yield
         finally:
-            for shard, link in waiting.items():
-                link.close()
-                self._links.pop(shard, None)
+            for shard in waiting:
+                self._links.pop(shard).close()

@@ -72,7 +72,10 @@ class ShardDesk:
     def _handed_over(self, operation: Operation, numbers: memoryview, now_s: float) -> bytes:
         """A slot's rows for another shard; with TAKE nobody changes them here any more."""
         slot, shard = slot_asked(numbers)
-        if operation is Operation.TAKE and not self.slots.freeze(slot, shard, now_s=now_s):
+        is_here = self.slots.served[slot]
+        if operation is Operation.TAKE:
+            is_here = self.slots.freeze(slot, shard, now_s=now_s)
+        if not is_here:
             raise Unfit(f"slot {slot} is not served here")
         return self.table.slot(slot).written()
 

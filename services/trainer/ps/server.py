@@ -29,6 +29,7 @@ from services.trainer.ps.wire import (
 _log = structlog.get_logger(__name__)
 
 _WINDOW_S: Final = 1.0
+_SLOWED: Final = frozenset({Operation.PULL, Operation.PUSH})
 
 Giver = Callable[[int, int], None]
 
@@ -91,6 +92,8 @@ class ShardServer:
         self._server: asyncio.Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._giving = asyncio.Lock()
+        """One at a time: said again late, a slot that has come back meanwhile would be given away anew."""
 
     async def start(self, host: str, port: int = 0) -> int:
         """Listen; the port."""
@@ -140,12 +143,12 @@ class ShardServer:
         call = await self._next(source, out)
         if call.form != WIRE_FORM:
             told = f"it speaks form {call.form} of the wire, this shard form {WIRE_FORM}"
-            self._refuse(out, f"{told}; run workers and shards of one release")
+            self._send(out, self._refusal(f"{told}; run workers and shards of one release"))
         elif call.operation == Operation.HELLO and secrets.compare_digest(call.body, self.secret.encode()):
             self._send(out, Answer(Verdict.OK, b"", self._load()))
             return True
         else:
-            self._refuse(out, "the secret is wrong; workers read it from the store")
+            self._send(out, self._refusal("the secret is wrong; workers read it from the store"))
         await out.drain()
         return False
 
@@ -162,67 +165,67 @@ class ShardServer:
         while True:
             call = await self._calls.get()
             began_s = time.monotonic()
-            if call.operation == Operation.RELEASE:
-                await self._release(call)
+            answer = await self.answer(call.operation, call.flags, call.keys, call.body)
+            if answer is None:
+                call.out.close()
             else:
-                self._answer(call)
+                self._send(call.out, answer)
             left_s = began_s + self._service_s - time.monotonic()
-            if self._service_s and left_s > 0:
+            if call.operation in _SLOWED and self._service_s and left_s > 0:
                 await asyncio.sleep(left_s)
             self.times.add(time.monotonic() - began_s)
             self.times.turn()
 
-    def _answer(self, call: _Call) -> None:
+    async def answer(self, operation: int, flags: int, keys: int, body: bytes) -> Answer | None:
+        """Carry a request out: `keys` keys, then numbers. None when nobody knows yet how it went, and it is
+        to be asked again."""
         self.requests += 1
-        body = bytearray(call.body)  # arrays that may not be written to would be compiled for once more
-        keys = np.frombuffer(body, np.uint64, call.keys)
-        numbers = memoryview(body)[8 * call.keys :]
         try:
-            operation = Operation(call.operation)
-            if operation is Operation.STATS:
-                found = json.dumps({**self.figures(), "asked": self.desk.slots.asked.tolist()}).encode()
-            else:
-                found = self.desk.answer(operation, Flag(call.flags), keys, numbers, now_s=time.monotonic())
+            found = await self._done(Operation(operation), Flag(flags), keys, body)
         except Elsewhere:
             self.moved += 1
-            self._send(call.out, Answer(Verdict.MOVED, b"", self._load()))
+            return Answer(Verdict.MOVED, b"", self._load())
         except ValueError as error:
-            self._refuse(call.out, str(error))
-        else:
-            self._send(call.out, Answer(Verdict.OK, found, self._load()))
+            return self._refusal(str(error))
+        return None if found is None else Answer(Verdict.OK, found, self._load())
 
-    async def _release(self, call: _Call) -> None:
+    async def _done(self, operation: Operation, flags: Flag, keys: int, body: bytes) -> bytes | None:
+        if operation is Operation.STATS:
+            return json.dumps({**self.figures(), "asked": self.desk.slots.asked.tolist()}).encode()
+        now_s = asyncio.get_running_loop().time()
+        if operation is Operation.RELEASE:
+            return await self._release(memoryview(body)[8 * keys :], now_s)
+        writable = bytearray(body)  # arrays that may not be written to would be compiled for once more
+        numbers = memoryview(writable)[8 * keys :]
+        return self.desk.answer(
+            operation, flags, np.frombuffer(writable, np.uint64, keys), numbers, now_s=now_s
+        )
+
+    async def _release(self, numbers: memoryview, now_s: float) -> bytes | None:
         """The shard that asks has the slot's rows: from now on it is that shard's, in the store too."""
-        try:
-            slot, shard = slot_asked(memoryview(call.body)[8 * call.keys :])
-        except Unfit as error:
-            self._refuse(call.out, str(error))
-            return
-        if not self.desk.slots.release(slot, shard, now_s=time.monotonic()):
-            self._refuse(call.out, f"slot {slot} is not on its way to shard {shard}")
-        elif await self.give_away():
-            self._send(call.out, Answer(Verdict.OK, b"", self._load()))
-        else:
-            call.out.close()  # nobody knows; it is tried again until somebody does
+        slot, shard = slot_asked(numbers)
+        if not self.desk.slots.release(slot, shard, now_s=now_s):
+            raise Unfit(f"slot {slot} is not on its way to shard {shard}")
+        return b"" if await self.give_away() else None
 
     async def give_away(self) -> bool:
         """Write in the store whose the slots are that leave, and forget their rows; False when it is away."""
-        for slot, shard in list(self.desk.slots.leaving.items()):
-            try:
-                await asyncio.to_thread(self._giver, slot, shard)
-            except StateUnavailable as error:
-                _log.warning("slot_not_given_yet", slot=slot, to=shard, why=str(error))
-                return False
-            if slot in self.desk.slots.leaving:
+        async with self._giving:
+            for slot, shard in list(self.desk.slots.leaving.items()):
+                try:
+                    await asyncio.to_thread(self._giver, slot, shard)
+                except StateUnavailable as error:
+                    _log.warning("slot_not_given_yet", slot=slot, to=shard, why=str(error))
+                    return False
                 self.desk.slots.gave(slot)
                 self.desk.table.drop(slot)
                 _log.info("slot_given_away", slot=slot, to=shard)
         return True
 
-    def _refuse(self, out: asyncio.StreamWriter, why: str) -> None:
+    def _refusal(self, why: str) -> Answer:
         self.refused += 1
         _log.warning("request_refused", why=why)
-        self._send(out, Answer(Verdict.REFUSED, why.encode(), self._load()))
+        return Answer(Verdict.REFUSED, why.encode(), self._load())
 
     def _send(self, out: asyncio.StreamWriter, answer: Answer) -> None:
         if out.is_closing():

@@ -31,6 +31,7 @@ from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.directory import RedisDirectory
 from services.trainer.ps.errors import ShardError, ShardMissing
 from services.trainer.ps.link import ShardAddress
+from services.trainer.ps.peers import LinkedPeers, Peers
 from services.trainer.ps.server import ShardServer
 from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
 from services.trainer.ps.table import Learning
@@ -87,7 +88,7 @@ class Shard:
         wanted = self._wanted = settings.jobs[job].parameters
         self.desk = ShardDesk(row_size=1 + wanted.dim, rows_max=wanted.rows_max, learning=learning_of(wanted))
         self._directory: RedisDirectory | None = None
-        self._server = ShardServer(self.desk, service_ms=wanted.service_ms, giver=self._give)
+        self.server = ShardServer(self.desk, service_ms=wanted.service_ms, giver=self._give)
         self._keeping = asyncio.Lock()
         """Rows on their way here are as good as the watermark that was read before them: no other snapshot
         may have them."""
@@ -110,16 +111,23 @@ class Shard:
                 client, Keys(redis.prefix), self._job, capacities=self._wanted.capacities
             )
             known = await self._within(connect_s, directory, leaving)
-            self.desk.slots.settle(directory.slots(self._wanted.shards), self._shard)
-            self._restore(plan, ledger, known=known)
-            self.vault.open_again()
+            self.begin(plan, directory, ledger, known=known)
             self.desk.warm_up()
-            bound = await self._server.start(listen.host, listen.port)
-            directory.enter(self._shard, ShardAddress(listen.advertised, bound, self._server.secret))
+            bound = await self.server.start(listen.host, listen.port)
+            directory.enter(self._shard, ShardAddress(listen.advertised, bound, self.server.secret))
             self._log.info("shard_ready", pid=os.getpid(), host=listen.advertised, port=bound)
             say_ready()
-            self._directory = directory
-            await self._serve(directory, ledger, leaving)
+            await self.serve(directory, ledger, leaving)
+
+    def begin(self, plan: StreamPlan, directory: RedisDirectory, ledger: LeaseLedger, *, known: bool) -> None:
+        """Be what this shard was, with the slots that the store gives it.
+
+        Raises StreamError, StateUnavailable.
+        """
+        self._directory = directory
+        self.desk.slots.settle(directory.slots(self._wanted.shards), self._shard)
+        self._restore(plan, ledger, known=known)
+        self.vault.open_again()
 
     def _restore(self, plan: StreamPlan, ledger: LeaseLedger, *, known: bool) -> None:
         """The newest snapshot, and the ledger to where it is good for. Raises StreamError."""
@@ -135,14 +143,13 @@ class Shard:
         elif not snapshot.clean:
             self._train_again(plan, ledger, snapshot.position)
 
-    async def _serve(self, directory: RedisDirectory, ledger: LeaseLedger, leaving: asyncio.Event) -> None:
+    async def serve(self, directory: RedisDirectory, ledger: LeaseLedger, leaving: asyncio.Event) -> None:
         """Until asked to leave, with a last snapshot, or until another process is this shard."""
         superseded = asyncio.create_task(self._superseded(directory, leaving))
-        relieving = asyncio.create_task(self._relieve(directory, ledger))
+        relieving = asyncio.create_task(_until(leaving, self._relieve(directory, ledger)))
         await self._keep_snapshots(ledger, leaving)
-        relieving.cancel()
         await asyncio.gather(relieving, return_exceptions=True)
-        await self._server.close()
+        await self.server.close()
         if await superseded:
             self._log.error("shard_superseded", remedy="another process serves it; its snapshots count")
         else:
@@ -152,22 +159,29 @@ class Shard:
         if self._directory is not None:
             self._directory.give(slot, to=shard, shards=self._wanted.shards)
 
+    def _peers(self, directory: RedisDirectory) -> Peers:
+        return LinkedPeers(directory, shard=self._shard, shards=self._wanted.shards)
+
     async def _relieve(self, directory: RedisDirectory, ledger: LeaseLedger) -> None:
         """Look every `relief_s` whether another shard is much busier, and take slots from it."""
         if self._wanted.shards == 1:
             return
         shards = self._wanted.shards
         adoption = Adoption(
-            self.desk, directory, shard=self._shard, shards=shards, keep=partial(self._kept, ledger)
+            self.desk,
+            self._peers(directory),
+            shard=self._shard,
+            shards=shards,
+            keep=partial(self._kept, ledger),
         )
         async with self._keeping:
             await _insistently(adoption.resolve)
         while True:
             await asyncio.sleep(self._wanted.relief_s)
             try:
-                await self._server.give_away()
+                await self.server.give_away()
                 if self._wanted.relief is not None:
-                    busy = self._server.figures()["busy"]
+                    busy = self.server.figures()["busy"]
                     async with self._keeping:
                         await adoption.relieve(busy_here=busy, difference=self._wanted.relief)
             except (ShardError, StateUnavailable) as error:
@@ -184,7 +198,7 @@ class Shard:
                 listed = await asyncio.to_thread(directory.find, self._shard)
             except (StateUnavailable, ShardMissing):
                 continue  # nobody knows; the next look will tell
-            if listed.secret != self._server.secret:
+            if listed.secret != self.server.secret:
                 leaving.set()
                 return True
         return False
@@ -249,7 +263,7 @@ class Shard:
                 "snapshot_failed", why=str(error), remedy="make room; the snapshot before it is still whole"
             )
             return bring is None
-        self._log.info("snapshot_kept", path=path.name, **self._server.figures())
+        self._log.info("snapshot_kept", path=path.name, **self.server.figures())
         return True
 
     async def _position(self, ledger: LeaseLedger, *, clean: bool) -> Position | None:
@@ -273,6 +287,14 @@ async def _insistently(task: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(_RETRY_S)
         else:
             return
+
+
+async def _until(event: asyncio.Event, task: Awaitable[None]) -> None:
+    """Do it until that happens. Relief may wait for another shard for ever, and snapshots wait for relief."""
+    doing = asyncio.ensure_future(task)
+    await event.wait()
+    doing.cancel()
+    await asyncio.gather(doing, return_exceptions=True)
 
 
 async def _happened(event: asyncio.Event, *, within_s: float) -> bool:

@@ -33,7 +33,6 @@ class SlotDesk:
         self.coming: set[int] = set()
         """Slots whose rows are here, and which another shard serves still."""
         self._frozen: dict[int, tuple[int, float]] = {}
-        self._given: dict[int, int] = {}
 
     def settle(self, slots: SlotMap, shard: int) -> None:
         """Serve what the map gives to `shard`, and nothing else."""
@@ -58,12 +57,16 @@ class SlotDesk:
         return True
 
     def release(self, slot: int, shard: int, *, now_s: float) -> bool:
-        """Whether `shard` may have it: it was frozen for that shard, and still is. There is no way back."""
+        """Whether `shard` may have it: it was frozen for that shard, and still is. There is no way back.
+
+        What was given away is not remembered here, only in the store: it may have come back since, and been
+        given to nobody.
+        """
         self._thaw(now_s)
         if self._frozen.get(slot, (None,))[0] == shard:
             del self._frozen[slot]
             self.leaving[slot] = shard
-        return self.leaving.get(slot) == shard or self._given.get(slot) == shard
+        return self.leaving.get(slot) == shard
 
     def held(self) -> NDArray[np.bool_]:
         """Whose rows are here, whoever serves them."""
@@ -73,13 +76,13 @@ class SlotDesk:
 
     def gave(self, slot: int) -> None:
         """The store names the other shard now."""
-        self._given[slot] = self.leaving.pop(slot)
+        del self.leaving[slot]
+        self.asked[slot] = 0.0  # it would be taken for a burden of this shard, and be asked for here
 
     def take(self, slot: int) -> None:
         """It is here now."""
         self.served[slot] = True
         self.coming.discard(slot)
-        self._given.pop(slot, None)
 
     def fade(self) -> None:
         """What was asked for long ago counts less."""

@@ -178,6 +178,37 @@ def test_a_worker_waits_for_a_shard_that_comes_back_elsewhere_with_what_it_had()
         client.close()
 
 
+class Missed(ListedShards):
+    """Counts how often a shard that is away was looked for."""
+
+    looks = 0
+
+    def find(self, shard: int) -> ShardAddress:
+        self.looks += shard not in self.addresses
+        return super().find(shard)
+
+
+def test_while_a_shard_is_away_the_others_take_a_push_in_once() -> None:
+    directory, desks = Missed(), [desk(), desk()]
+    client = ParameterClient(directory, shards=2, row_size=3, dense_shards=2)
+    with ExitStack() as stack:
+        directory.addresses[0] = address_of(stack.enter_context(serving(desks[0])))
+        keyed = client.keyed(IDS)
+        for shard in desks:
+            shard.table.pull(keyed.keys)
+        gradients = np.ones((3, 2, 3), np.float32)
+        pushing = Thread(target=client.push, args=(keyed, gradients, np.ones(4, np.float32)), daemon=True)
+        pushing.start()
+        eventually(lambda: directory.looks > 5, what="a few tries")
+        assert desks[0].version == 1
+        directory.addresses[1] = address_of(stack.enter_context(serving(desks[1])))
+        pushing.join(30)
+
+        assert not pushing.is_alive()
+        assert [shard.version for shard in desks] == [1, 1]
+        client.close()
+
+
 def test_every_answer_tells_how_busy_the_shard_is() -> None:
     directory, shard = ListedShards(), desk()
     with serving(shard, service_ms=20.0) as server:

@@ -20,15 +20,17 @@ from services.store.connect import connect_sync
 from services.store.keys import Keys
 from services.trainer.ps.adoption import Adoption
 from services.trainer.ps.client import ParameterClient
-from services.trainer.ps.desk import ShardDesk
+from services.trainer.ps.desk import ShardDesk, Unfit
 from services.trainer.ps.directory import RedisDirectory
 from services.trainer.ps.errors import ShardMoved
+from services.trainer.ps.peers import LinkedPeers
 from services.trainer.ps.placement import SLOTS, SlotMap, keys_of, slots_of
 from services.trainer.ps.relief import SLOTS_AT_ONCE, Relief, levelled, relief
 from services.trainer.ps.server import ShardServer
 from services.trainer.ps.slots import FROZEN_S, SlotDesk
 from services.trainer.ps.snapshot import Position, Snapshot
 from services.trainer.ps.table import TableRows
+from services.trainer.ps.wire import SLOT, Flag, Operation
 from tests.trainer.ps.shards import ListedShards, address_of, desk, serving
 
 IDS: Ids = np.arange(400, dtype=np.uint64).reshape(200, 2)
@@ -65,7 +67,8 @@ async def _kept(bring: Callable[[], Awaitable[None]]) -> bool:
 
 
 def _adoption(directory: Movable, shard: int, *, shards: int = 2) -> Adoption:
-    return Adoption(directory.desks[shard], directory, shard=shard, shards=shards, keep=_kept)
+    peers = LinkedPeers(directory, shard=shard, shards=shards)
+    return Adoption(directory.desks[shard], peers, shard=shard, shards=shards, keep=_kept)
 
 
 def _serving(directory: Movable, stack: ExitStack) -> list[ShardServer]:
@@ -152,13 +155,45 @@ def test_a_shard_that_cannot_keep_a_snapshot_takes_nothing() -> None:
     with ExitStack() as stack:
         _serving(directory, stack)
         directory.desks[0].table.pull(keys_of(IDS).ravel())
-        adoption = Adoption(directory.desks[1], directory, shard=1, shards=2, keep=unkept)
+        peers = LinkedPeers(directory, shard=1, shards=2)
+        adoption = Adoption(directory.desks[1], peers, shard=1, shards=2, keep=unkept)
 
         assert asyncio.run(adoption.adopt(Relief(0, (slot,)))) == 0
 
     assert directory.map.shard_of[slot] == 0
     assert directory.desks[0].slots.served[slot]
     assert len(directory.desks[1].table) == 0
+
+
+def test_a_slot_that_is_here_already_is_left_alone_whatever_the_other_shard_was_asked_for() -> None:
+    """Its figures may be older than the last move."""
+    directory = Movable(2)
+    slot = int(slots_of(keys_of(IDS))[0, 0])
+    with ExitStack() as stack:
+        _serving(directory, stack)
+        client = _client(directory)
+        client.begin(DENSE)
+        keyed = client.keyed(IDS)
+        client.pull(keyed)
+        first = asyncio.run(_adoption(directory, 1).adopt(Relief(0, (slot,))))
+        client.push(keyed, _gradients(0), np.ones(5, np.float32))
+        before = client.pull(keyed)
+
+        again = asyncio.run(_adoption(directory, 1).adopt(Relief(0, (slot,))))
+
+        assert (first, again) == (1, 0)
+        assert np.array_equal(client.pull(keyed).rows, before.rows)
+        assert directory.desks[0].slots.asked[slot] == 0, "it is no burden of that shard any more"
+        client.close()
+
+
+def test_rows_are_handed_out_only_by_the_shard_that_serves_them() -> None:
+    elsewhere, request = desk(), memoryview(SLOT.pack(5, 1))
+    elsewhere.slots.served[5] = False
+
+    for operation in (Operation.COPY, Operation.TAKE):
+        with pytest.raises(Unfit, match="not served here"):
+            elsewhere.answer(operation, Flag.NONE, IDS[:0].ravel(), request)
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -210,7 +245,7 @@ def test_a_slot_whose_new_shard_is_silent_is_served_again_and_one_that_left_is_n
     assert slots.release(5, 1, now_s=21.0)
     assert not slots.serves(key, now_s=1e6), "it may be the other's by now: only the store may tell"
     slots.gave(5)
-    assert slots.release(5, 1, now_s=22.0), "told again to whoever did not hear it"
+    assert not slots.release(5, 1, now_s=22.0), "whoever did not hear it looks in the store"
 
 
 def test_whoever_has_no_patience_is_told_that_a_slot_moved() -> None:
