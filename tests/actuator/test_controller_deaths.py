@@ -121,8 +121,11 @@ async def test_a_controller_killed_while_it_grows_the_pool(
 
     async with fake_pool(tmp_path) as pool:
         state = await until(pool, settled(3), "three ready workers")
-        assert len(running(tmp_path)) == 3
-        assert set(running(tmp_path)) == ids(state, WorkerPhase.READY)
+        assert len(ids(state, WorkerPhase.READY)) == 3
+        await eventually_async(
+            lambda: set(running(tmp_path)) == ids(state, WorkerPhase.READY),
+            what="whoever waited at the dead one's gate has ended",
+        )
 
 
 @pytest.mark.parametrize("call", [1, 2])
