@@ -24,6 +24,8 @@ SPREAD = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Quantiles that stand for a fifth of the cases each."""
 WIDE = 3.0
 """A careful duration this many times the median: the one is not a stand-in for the other."""
+AGREES = 1.1
+"""Durations up to this many times the stated one bear it out: ticks and clocks make up the rest."""
 GIVEN_UP = 2.0
 """What was given up would have taken this many times as long as it was waited for."""
 LOG_MAX = 30.0
@@ -69,18 +71,23 @@ class Durations:
         """Within this long the next one is over, in nine of ten cases.
 
         With enough seen, the ⌈0.9·(k+1)⌉-th shortest: whatever the shape, the next one is no longer
-        than that with probability 0.9, or a little more. Before, the quantile of the shape, but no
-        less than the longest seen and than what was stated: a few quick ones are luck.
+        than that with probability 0.9, or a little more. Before, what was stated, while all that was
+        seen bears it out: a few quick ones are luck. Once one was longer, the quantile of the shape, but no
+        less than the longest seen.
+
+        >>> Durations(180.0, (185.0,) * 3).careful_s, Durations(180.0, (185.0, 210.0)).careful_s > 300
+        (185.0, True)
         """
         k = len(self.latest)
         place = math.ceil(CAREFUL * (k + 1) - 1e-9)
         if 1 <= place <= k:
             return sorted(self.latest)[place - 1]
-        if not k:
-            return self.stated_s
+        longest_s = max(self.stated_s, *self.latest) if k else self.stated_s
+        if longest_s <= AGREES * self.stated_s:
+            return longest_s
         mean, scale = self._shape()
         shaped_s = math.exp(min(mean + scale * STUDENT_T_90[k], LOG_MAX)) - OFFSET_S
-        return max(shaped_s, self.stated_s, *self.latest)
+        return max(shaped_s, longest_s)
 
     @property
     def spread_s(self) -> tuple[float, ...]:

@@ -83,6 +83,8 @@ class ThroughputWindow:
     """Sum of the workers' busy fractions, waits inside a step counted as busy; None without telemetry."""
     saturated: bool = False
     """Samples waited all the time, so that X is all that these workers can do."""
+    progress_per_s: float | None = None
+    """X again, by the offsets, where the workers' own counts were taken for it; None when not known."""
     batch: int | None = None
     """Samples in a full batch, as configured; another number is another curve."""
     steps: StepTimes | None = None
@@ -147,10 +149,25 @@ def point_of(window: ThroughputWindow) -> Point | None:
         return Point(n, float(n), math.log(rate / n)) if window.saturated else None
     if window.busy < HARDLY_BUSY * n:
         return None
-    # Who always has samples is always busy; what is missing is the clock's grain.
-    full = window.saturated and window.busy >= FULLY_BUSY * n
-    busy = float(n) if full else min(window.busy, float(n))
+    if window.saturated and window.busy >= FULLY_BUSY * n:
+        return Point(n, float(n), math.log(_full_rate(window, window.busy) / n))
+    busy = min(window.busy, float(n))
     return Point(n, busy, math.log(rate / busy))
+
+
+def _full_rate(window: ThroughputWindow, busy: float) -> float:
+    """What workers train that always have samples, and are always busy whatever they say.
+
+    If their clocks miss a part of each second, their samples are right and X is what they train. If
+    their fractions are cut off at 1, errors go one way only and X is too small by as much as busy
+    is; always taken for X, that made every full pool look 2 % slower than it was. The offsets know, as
+    far as they agree with one of the two.
+    """
+    told, progress = window.samples_per_s, window.progress_per_s
+    if progress is None or math.isnan(progress):
+        return told
+    most = told * max(window.ready / busy, 1.0)
+    return min(max(progress, (1 - GRAIN) * told), (1 + GRAIN) * most)
 
 
 def _lie_about_all(window: ThroughputWindow, last_s: float | None, gpu_type: str) -> Lie | None:

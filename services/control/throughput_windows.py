@@ -108,15 +108,17 @@ def _enough_s(before: Throughput, ready: int) -> float:
 def _window(
     gathered: Gathered, seen: Observation, *, partitions: int | None, gpu_type: str
 ) -> ThroughputWindow:
-    told, progress = gathered.told, gathered.trained_per_s / max(gathered.ticks, 1)
+    told = gathered.told
+    progress = gathered.trained_per_s / gathered.ticks if gathered.ticks else None
     reports = [report for report in seen.reports if can_be(report)]
     batches = {report.batch for report in reports if report.batch is not None}
     return ThroughputWindow(
         at_s=seen.at_s,
         ready=gathered.ready,
-        samples_per_s=gathered.rate / told if told else progress,
+        samples_per_s=gathered.rate / told if told else progress or 0.0,
         busy=gathered.busy / told if told else None,
         saturated=gathered.waiting,
+        progress_per_s=progress,
         batch=batches.pop() if len(batches) == 1 else None,
         steps=_mean_steps([report.steps for report in reports if report.steps is not None]),
         resources=_mean_loads(load for report in reports for load in report.resources),

@@ -114,6 +114,14 @@ def test_without_telemetry_the_progress_of_a_pool_that_is_behind_tells_its_capac
     assert decision.confidence == "low"
 
 
+def test_a_full_pool_is_not_taken_for_slower_because_busy_fractions_end_at_one() -> None:
+    """Workers that are always busy and measure that with an error can only say too little."""
+    reports = (*reports_of(3, busy=0.96)[:2], WorkerReport("w-2", 0.0, 10, 1.0, 200.0))
+    seen = [replace(at(tick, 3), reports=reports, traffic=_behind(tick)) for tick in range(60)]
+
+    assert capacity(watched(seen), 3) == pytest.approx(600.0, rel=0.003)
+
+
 def test_workers_that_have_hardly_begun_are_not_taken_for_slow_ones() -> None:
     """A cold start: the meter still looks back on the seconds in which nothing was trained."""
     starting = [replace(at(tick, 0, rate=900.0, lag=9_000), reports=()) for tick in range(3)]

@@ -25,6 +25,17 @@ def test_a_few_quick_ones_are_luck() -> None:
     assert lucky.careful_s >= 120.0
 
 
+def test_what_was_stated_stands_while_all_that_was_seen_bears_it_out() -> None:
+    steady = Durations(180.0)
+    for took_s in (185.0, 175.0, 190.0, 185.0):
+        steady = steady.seen(took_s)
+        assert 180.0 <= steady.careful_s <= 190.0
+
+
+def test_one_that_belies_what_was_stated_makes_the_next_ones_uncertain() -> None:
+    assert Durations(180.0).seen(185.0).seen(240.0).careful_s > 300.0
+
+
 def test_a_slow_one_counts_at_once() -> None:
     assert Durations(120.0).seen(400.0).careful_s >= 400.0
 

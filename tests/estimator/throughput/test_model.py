@@ -12,6 +12,7 @@ from estimator.throughput import Bottleneck, Confidence, ThroughputModel, Throug
 from estimator.throughput.fitted import Fitted, refit
 from estimator.throughput.knowledge import REFIT_AT, REFIT_EVERY, WALL_HOLD_S
 from estimator.throughput.speed_rows import ROWS_MAX
+from estimator.throughput.window import point_of
 from tests.estimator.throughput.pools import BATCH, Pool, contended, progress_only, taught
 
 POOL = Pool(contended())
@@ -39,6 +40,34 @@ def test_a_job_that_hardly_works_is_rather_taken_for_slower_than_for_faster() ->
     model = taught(GUESS, [POOL.window(n, load) for load in (0.2, 0.12) for n in (4, 6, 8)])
 
     assert 0.75 * POOL.curve(8) < model.samples_per_s(8) < 1.02 * POOL.curve(8)
+
+
+@pytest.mark.parametrize("told", [0.97, 1.0])
+def test_a_full_pool_is_as_fast_as_its_offsets_say_whatever_is_missing_of_its_busy_time(told: float) -> None:
+    """Fractions cut off at 1 make samples too few by as much; clocks that miss time do not."""
+    full = POOL.window(8)
+    window = replace(
+        full,
+        busy=0.97 * 8,
+        samples_per_s=told * full.samples_per_s,
+        progress_per_s=full.samples_per_s,
+    )
+
+    point = point_of(window)
+
+    assert point is not None
+    assert point.busy == 8.0
+    assert math.exp(point.log_speed) == pytest.approx(POOL.curve(8) / 8)
+
+
+@pytest.mark.parametrize(("progress", "believed"), [(0.0, 0.98), (3.0, 1.02 / 0.97), (math.nan, 1.0)])
+def test_offsets_are_believed_only_as_far_as_workers_bear_them_out(progress: float, believed: float) -> None:
+    full = POOL.window(8)
+
+    point = point_of(replace(full, busy=0.97 * 8, progress_per_s=progress * full.samples_per_s))
+
+    assert point is not None
+    assert math.exp(point.log_speed) == pytest.approx(believed * POOL.curve(8) / 8)
 
 
 def test_without_telemetry_only_saturated_windows_count() -> None:

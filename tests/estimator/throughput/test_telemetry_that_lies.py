@@ -106,6 +106,7 @@ any_window = st.builds(
     samples_per_s=anything,
     busy=st.none() | anything,
     saturated=st.booleans(),
+    progress_per_s=st.none() | anything,
     batch=st.none() | st.integers(-1, 10**6),
     steps=st.none() | st.builds(StepTimes, anything, anything, anything),
     resources=st.lists(
