@@ -124,7 +124,7 @@ def demo(directory: Path, *options: str) -> Iterator[RunningDemo]:
 
 
 def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transformer(tmp_path: Path) -> None:
-    with demo(tmp_path, "--minutes", "10", "--speed-up", "288") as running:  # a day in five minutes
+    with demo(tmp_path, "--minutes", "10") as running:
         # Light models serve until it is trained; then it has its say, as far as its live score earns it.
         eventually(
             lambda: running.weight("patchtst") > 0,
