@@ -26,7 +26,10 @@ from services.simulator.hull import Point, cost_at, late_at, lower_hull
 JOBS, STEPS, STEP_S, WORKERS, PATHS = 1000, 30, 60.0, 64, 44
 TARGETS = (0.0005, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
 HPA_TARGETS = (0.6, 0.7, 0.8, 0.9)
-PAIRS = (("hot-join", "cooperative"), ("rebalance-5", "rebalance-5"), ("restart", "restart"))
+PAIRS = (
+    ("hot-join", "cooperative"), ("rebalance-5", "rebalance-5"), ("restart", "restart"),
+    ("slow-start", "slow-start"), ("scarce", "scarce"),
+)  # fmt: skip
 """Where Penstock runs, and where HPA runs: system against system, then both on one plant."""
 Runs = Callable[[str, str], list[Outcome]]
 """The outcomes of a policy on a plant, a trace each."""

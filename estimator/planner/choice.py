@@ -25,9 +25,10 @@ FULL = 1.0
 """A pool is full when typical traffic is this share of what it can train."""
 TIE = 1e-4
 """Costs that differ by less than this share are the same: the steps of a rollout are coarser than that."""
-SPREAD_MAX = 10
-"""Beyond this many candidates only some are tried at first."""
-
+TRIED_MAX = 64
+"""Up to this many sizes all are tried; of more, so many spread over them, and then the ones next to the best.
+A pool that is far too small has two cheap sizes with dearer ones between them: a search from here finds
+the wrong one."""
 
 FACTORS = (1.05, 1.15, 1.4)
 """Traffic higher or lower by these is tried, to say what would change the decision."""
@@ -85,7 +86,7 @@ class Weighing:
         now = min(max(seen.requested, seen.limits.workers_min), high)
         low = max(seen.limits.workers_min, min(self._floor(curve), now))
         sizes = _worthwhile(curve, low, high, now)
-        tried, costs, late = self._try(self._first(curve, sizes, now), curve)
+        tried, costs, late = self._try(_spread(sizes, now), curve)
         while True:
             best = _cheapest(costs)
             beyond = _beyond(tried, best, sizes)
@@ -135,19 +136,6 @@ class Weighing:
         enough = np.flatnonzero(curve + spare >= self.futures.typical[0] * (1 - grace))
         return int(enough[0]) if len(enough) else len(curve)
 
-    def _first(self, curve: Floats, sizes: Counts, now: int) -> Counts:
-        """From the present size to the one that typical traffic needs, and one beyond either."""
-        need = self.futures.typical.max() + self.seen.lag / (self.timing.lead_time_s + self.timing.slo_s)
-        enough = np.flatnonzero(curve[sizes] >= need)
-        usual = int(enough[0]) if len(enough) else len(sizes) - 1
-        here = int(np.searchsorted(sizes, now))
-        first, last = max(min(here, usual) - 1, 0), min(max(here, usual) + 1, len(sizes) - 1)
-        if last - first <= SPREAD_MAX:
-            return np.asarray(sizes[first : last + 1])
-        ends = np.array([here - 1, here, here + 1, usual - 1, usual, usual + 1])
-        few = np.concatenate([np.linspace(first, last, SPREAD_MAX).astype(np.int64), ends])
-        return np.asarray(sizes[np.unique(np.clip(few, first, last))])
-
     def _try(self, candidates: Counts, curve: Floats) -> tuple[Counts, Floats, Floats]:
         """Cost and late share of each."""
         seen, timing = self.seen, self.timing
@@ -162,7 +150,7 @@ class Weighing:
             ) / len(leads_s)  # fmt: skip
         one = max(float(curve[1]) if len(curve) > 1 else 0.0, 1e-9)
         late, overdue = outcome[:, LATE], outcome[:, OVERDUE] / timing.slo_s
-        held = candidates * (timing.steps * timing.step_s)
+        held = candidates * timing.charged_s
         costs = (
             held
             + self._resizing(candidates, curve)
@@ -178,7 +166,7 @@ class Weighing:
         surcharge, but for no more: else going down and up again would pay for itself.
         """
         seen, timing = self.seen, self.timing
-        resize = RESIZE_SHARE * timing.lead_time_s + seen.pause_s * seen.ready
+        resize = RESIZE_SHARE * timing.start_s + seen.pause_s * seen.ready
         peak = np.maximum.accumulate(self.futures.further)
         able = FULL * curve[candidates] + NOTHING * float(curve[1])
         spared_s = timing.bin_s * np.searchsorted(peak, able, side="right")
@@ -236,6 +224,21 @@ def _worthwhile(curve: Floats, low: int, high: int, now: int) -> Counts:
     best_before = np.concatenate([[-1.0], np.maximum.accumulate(curve[low:high])])
     worth: Counts = allowed[(curve[low : high + 1] > best_before) | (allowed == now)]
     return worth
+
+
+def _spread(sizes: Counts, now: int) -> Counts:
+    """All of them, or some from the least to the most, those around the present one among them.
+
+    >>> _spread(np.arange(1, 6), 2)
+    array([1, 2, 3, 4, 5])
+    >>> len(_spread(np.arange(1, 1001), 500))
+    67
+    """
+    if len(sizes) <= TRIED_MAX:
+        return sizes
+    here = int(np.searchsorted(sizes, now))
+    places = np.append(np.linspace(0, len(sizes) - 1, TRIED_MAX).astype(np.int64), [here - 1, here, here + 1])
+    return np.asarray(sizes[np.unique(np.clip(places, 0, len(sizes) - 1))])
 
 
 def _beyond(tried: Counts, best: int, sizes: Counts) -> Counts:

@@ -12,6 +12,10 @@ AHEAD_MAX = 60
 PAUSES = 10.0
 """A resize that stops training costs its pause, and nine times as long again until a pool that is nine tenths
 full has worked off what gathered."""
+CHARGED = 2.5
+"""A worker is charged with this many times the seconds that are a plan's own, at most with the horizon."""
+STARTED = 1.5
+"""A start counts for this many times the same in the cost of a resize, at most for the lead time."""
 FURTHER = 4.0
 """So many horizons more are looked at, roughly, before a worker is given back."""
 GUARD = 4.0
@@ -39,7 +43,29 @@ class Timing:
 
         Looking further charges a worker for lateness that a later decision can still avoid.
         """
-        return self.lead_time_s + self.slo_s + self.bin_s + PAUSES * self.pause_s
+        return self.lead_time_s + self.own_s
+
+    @property
+    def own_s(self) -> float:
+        """The end of the horizon, which this plan decides: the next one's workers come a bin later."""
+        return self.slo_s + self.bin_s + PAUSES * self.pause_s
+
+    @property
+    def charged_s(self) -> float:
+        """GPU time that a worker of a candidate is charged with.
+
+        Lateness that a worker asked for now can avoid is seen over `own_s` alone, however long it takes to
+        start. Charged for half an hour against two minutes of lateness, none would ever be worth asking for.
+
+        >>> Timing(lead_time_s=1800.0, slo_s=60.0, bin_s=60.0).charged_s
+        300.0
+        """
+        return min(self.horizon_s, CHARGED * self.own_s)
+
+    @property
+    def start_s(self) -> float:
+        """What a start counts for in the cost of a resize, for the same reason."""
+        return min(self.lead_time_s, STARTED * self.own_s)
 
     @property
     def step_s(self) -> float:

@@ -35,6 +35,13 @@ def test_steady_traffic_gets_what_carries_it() -> None:
     assert sized(planning(STEADY)).workers == 10
 
 
+def test_workers_that_start_slowly_are_asked_for_as_long_before_they_are_needed() -> None:
+    """Ten carry the traffic of now; when those asked for now train, it will have grown by 7 %."""
+    seen = planning(daily(7.0, noise=0.01), requested=10, rate_per_s=990.0, lead_time_s=1800.0)
+
+    assert sized(seen).workers > 10
+
+
 @pytest.mark.parametrize("requested", [5, 10, 14])
 def test_it_decides_the_same_whether_it_explains_itself_or_not(requested: int) -> None:
     seen = planning(1000.0 * WOBBLE, requested=requested)
