@@ -79,6 +79,11 @@ def path_of(analogs: Rates) -> tuple[Rates, Rates]:
     return path[:, :PATH_BINS], path[:, PATH_BINS:]
 
 
+def without_path(analogs: Rates) -> Rates:
+    """All the rest."""
+    return np.concatenate([analogs[:, : -(PATH_BINS + PATH_AFTER + 2)], analogs[:, -2:]], axis=1)
+
+
 def _back(grid: Grid, seasons: int) -> int:
     """Bins back to a season whose targets have all come: a short one is passed over in whole seasons."""
     return grid.season * (seasons - 1 + max(1, -(-(grid.reach + 1) // grid.season)))

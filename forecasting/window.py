@@ -2,7 +2,7 @@
 
 They read what PatchTST reads, the last sixteen hours bin by bin and what came around this
 time one, two and seven seasons ago, without its attention: another view of the same past,
-which errs elsewhere. The steady one is trained on inputs shaken harder. It sees less and
+which errs elsewhere. The steady one is trained on fewer inputs, shaken harder. It sees less and
 invents less: the better one where rows are few or rough, the worse one where a long past
 is regular. The shared one has one set of weights for all leads, so that it has more to learn
 them from. Which is the best, live scores tell; so there are all three.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forecasting.analogs import by_lead
+from forecasting.analogs import by_lead, without_path
 from forecasting.batch import Batch
 from forecasting.ensemble import Ensemble, train_ensemble
 from forecasting.errors import NotEnoughHistory
@@ -28,7 +28,8 @@ from forecasting.learned import ROWS_MIN, Lessons, Quantiles, in_order, weights_
 from forecasting.network import inputs_of, spec_named
 from forecasting.perceptron import of_all_leads
 
-NOISE = {"window": 0.2, "steady-window": 0.5}
+STEADY = "steady-window"
+NOISE = {"window": 0.2, STEADY: 0.5}
 """By name: the noise on standardised inputs, while training."""
 SHARED = "shared-window"
 WINDOWS = (*NOISE, SHARED)
@@ -52,7 +53,7 @@ class Window:
         if isinstance(self.networks, Leadwise):
             logs = self.networks.logs(_of_rows(features, past), _of_leads(features, batch.grid))
         else:
-            logs = self.networks.logs(_seen(features, past))
+            logs = self.networks.logs(_seen(self.name, features, past))
         return in_order(features.level.to_rates(logs))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -75,7 +76,7 @@ def train_window(lessons: Lessons, *, name: str = "window", seed: int = 0) -> Wi
         raise NotEnoughHistory(name, have_s=len(lessons) * grid.step_s, need_s=2 * needs * grid.step_s)
     features, past = lessons.features.select(rows), _pasts(lessons)[rows]
     if name != SHARED:
-        networks = train_ensemble(_seen(features, past), lessons, rows, noise=NOISE[name], seed=seed)
+        networks = train_ensemble(_seen(name, features, past), lessons, rows, noise=NOISE[name], seed=seed)
         return Window(name, networks, needs)
     shared = train_leadwise(
         _of_rows(features, past),
@@ -88,9 +89,10 @@ def train_window(lessons: Lessons, *, name: str = "window", seed: int = 0) -> Wi
     return Window(name, shared, needs)
 
 
-def _seen(features: Features, past: NDArray[Any]) -> Rates:
-    """(rows, inputs)"""
-    return np.concatenate([of_all_leads(features), features.analogs, past], axis=1)
+def _seen(name: str, features: Features, past: NDArray[Any]) -> Rates:
+    """(rows, inputs): the steady one is not shown the path of the seasons like today."""
+    analogs = without_path(features.analogs) if name == STEADY else features.analogs
+    return np.concatenate([of_all_leads(features), analogs, past], axis=1)
 
 
 def _of_rows(features: Features, past: NDArray[Any]) -> Rates:
