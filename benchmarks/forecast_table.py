@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.forecast import BY_TRACE, COMPARED, overall
 from forecasting.evaluation import SERVED
 
-MIXED = ("patchtst", "window", "steady-window", "regression", "boosting")
+MIXED = ("patchtst", "shared-window", "window", "steady-window", "regression", "boosting")
 UNTRAINED = ("last-value", "mean-max", "seasonal")
 _HEAD = (
     "trace",

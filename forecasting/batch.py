@@ -15,9 +15,13 @@ from forecasting.residuals import Indices
 from forecasting.trailing import highest_along
 
 SEASONS_BACK = 7
-"""A week of days is as far back as models look."""
+"""A week of days is looked at day by day."""
+SEASONS_LIKE = 28
+"""Seasons among which those like today are sought, as far as the past reaches: four of each weekday."""
 LOOK_UNITS = 180
 """How much of the past of each season is held against that of now."""
+PATH_BINS = 36
+"""The same in coarse bins of five units, of which a grid with long bins has fewer an hour."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,9 +93,14 @@ class Batch:
         )
 
 
+def look_bins(grid: Grid) -> int:
+    """Bins before an origin, or before the same time of another season, that likeness is judged by."""
+    return max(grid.bins(LOOK_UNITS), PATH_BINS * grid.bins(5))
+
+
 def batch_of(grid: Grid, histories: Sequence[TrafficHistory]) -> Batch:
     """The newest row of every history. All must have the grid's step."""
-    bins = SEASONS_BACK * grid.season + grid.bins(LOOK_UNITS)
+    bins = SEASONS_LIKE * grid.season + look_bins(grid)
     series = [_readable(history.rates[-bins:], grid) for history in histories]
     width = max((len(rates) for rates, _ in series), default=0)
     rates = np.zeros((len(series), max(width, 1)))

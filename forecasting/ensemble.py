@@ -43,7 +43,7 @@ class Ensemble:
 
     def logs(self, raw: Rates) -> Rates:
         """Log-ratio quantiles (rows, KINDS, leads, LEVELS) of raw inputs (rows, inputs)."""
-        inputs = _standardised(raw, self.centre, self.spread)
+        inputs = standardised(raw, self.centre, self.spread)
         answers = np.stack([_forward(layers, inputs)[-1] for layers in self.members])
         mean = answers.mean(axis=0, dtype=np.float64)
         leads = mean.shape[1] // (KINDS * len(LEVELS))
@@ -66,7 +66,8 @@ class Ensemble:
         return cls(tuple(members), arrays["centre"], arrays["spread"])
 
 
-def _standardised(raw: Rates, centre: Rates, spread: Rates) -> Single:
+def standardised(raw: Rates, centre: Rates, spread: Rates) -> Single:
+    """In standard deviations, none further out than `CLIP` of them."""
     return np.asarray(np.clip((raw - centre) / spread, -CLIP, CLIP), dtype=np.float32)
 
 
@@ -96,7 +97,7 @@ def train_ensemble(
     while training: it keeps networks from learning rows by heart.
     """
     centre, spread = raw.mean(axis=0), raw.std(axis=0) + 1e-6
-    inputs = _standardised(raw, centre, spread)
+    inputs = standardised(raw, centre, spread)
     came = lessons.came[rows].reshape(len(rows), -1)
     weights = weights_of(lessons)[rows]
     steps = min(max(STEPS_MIN, epochs * (len(inputs) // batch)), STEPS_MAX)

@@ -49,7 +49,7 @@ class ExportedNetwork:
 
     def quantiles(self, batch: Batch, features: Features) -> Quantiles:
         """(rows, KINDS, leads, LEVELS)"""
-        inputs = inputs_of(batch, features.level, self.spec)
+        inputs = inputs_of(batch, features, self.spec)
         times = calendar_of(batch, self.calendar, self.spec)
         answers = [
             self._answer(inputs[at : at + EXPORTED_ROWS], times[at : at + EXPORTED_ROWS])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forecasting.analogs import analogs_of
-from forecasting.batch import SEASONS_BACK, Batch
+from forecasting.batch import SEASONS_BACK, SEASONS_LIKE, Batch
 from forecasting.calendar import DAY_S, Calendar
 from forecasting.grid import KINDS, PEAK, RATE, Grid
 from forecasting.history import Rates
@@ -70,6 +70,11 @@ class Features:
     analogs: Rates
     """(rows, inputs_of_analogs): how the seasons that were most like today went on."""
 
+    def select(self, rows: Indices | slice) -> Features:
+        """Some of the rows."""
+        level = Level(self.level.now[rows], self.level.offset[rows])
+        return Features(level, self.common[rows], self.by_lead[rows], self.analogs[rows])
+
     def stacked(self) -> Rates:
         """(rows, leads, COMMON + PER_LEAD)"""
         leads = self.by_lead.shape[1]
@@ -86,7 +91,7 @@ def level_of(batch: Batch) -> Level:
 def describe(batch: Batch, calendar: Calendar) -> Features:
     """The features of every row."""
     level = level_of(batch)
-    clocks = [_clock_moved(batch, calendar, seasons) for seasons in range(1, SEASONS_BACK + 1)]
+    clocks = [_clock_moved(batch, calendar, seasons) for seasons in range(1, SEASONS_LIKE + 1)]
     return Features(
         level,
         _common(batch, level),

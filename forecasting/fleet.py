@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from forecasting.batch import Batch, batch_of
+from forecasting.batch import SEASONS_LIKE, batch_of
 from forecasting.calendar import Calendar
 from forecasting.cleaning import calm
 from forecasting.errors import NotEnoughHistory
@@ -19,6 +19,8 @@ from forecasting.rehearsal import rehearse
 from forecasting.selector import Score, Selector
 from forecasting.voices import Said, light_models, said_by_learned, said_by_light
 
+BINS_AT_ONCE = 4_000_000
+"""Of the past, that are described at a time: four weeks of minutes of a thousand topics are gigabytes."""
 REHEARSED_A_STEP = 4
 """Topics that are rehearsed in one step: a second or so for all, in the background."""
 
@@ -122,8 +124,7 @@ class Fleet:
         A model that raises is left out, and the forecasts say so.
         """
         speaking = {topic: history for topic, history in histories.items() if history.known}
-        batch = batch_of(self.grid, list(speaking.values())) if speaking else None
-        learned = {} if batch is None else self._said_by_learned(batch)
+        learned = self._said_by_learned(list(speaking.values()))
         self._rehearse(speaking)
         light = light_models(self.grid)
         served = {}
@@ -139,11 +140,19 @@ class Fleet:
             self._rehearsed.discard(gone)
         return served
 
-    def _said_by_learned(self, batch: Batch) -> dict[str, Rates]:
+    def _said_by_learned(self, histories: Sequence[TrafficHistory]) -> dict[str, Rates]:
+        """So many topics at once as keep memory small; a model that raises for some is silent for all."""
         broken: dict[str, str] = {}
-        said = said_by_learned(self.learned, batch, self.calendar, broken=broken)
+        count = max(1, BINS_AT_ONCE // (SEASONS_LIKE * self.grid.season))
+        pieces = [
+            said_by_learned(
+                self.learned, batch_of(self.grid, histories[at : at + count]), self.calendar, broken=broken
+            )
+            for at in range(0, len(histories), count)
+        ]
         self.faults = broken
-        return said
+        sound = [model.name for model in self.learned if model.name not in broken]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in sound if pieces}
 
     def _rehearse(self, histories: Mapping[str, TrafficHistory]) -> None:
         """Score the models of a few topics on their last season: nobody starts without a record."""

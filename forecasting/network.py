@@ -8,15 +8,16 @@ of coarse bins (`path`), from which rates and peaks are read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from forecasting.analogs import PATH_AFTER, path_of
 from forecasting.batch import SEASONS_BACK, Batch
 from forecasting.calendar import Calendar
-from forecasting.features import Level
+from forecasting.features import Features, Level
 from forecasting.forecast import LEVELS
 from forecasting.grid import KINDS, Grid
 from forecasting.history import Rates
@@ -25,7 +26,7 @@ Weights = Mapping[str, NDArray[Any]]
 
 PATCH = 32
 """Coarse bins of a patch: some two hours and a half."""
-_BEFORE = 12
+_BEFORE = PATCH - PATH_AFTER
 """Coarse bins of a seasonal patch that lie before the origin; the rest lie after it."""
 CALENDAR_COLUMNS = ("hour_sin", "hour_cos", "day_off")
 
@@ -40,6 +41,8 @@ class NetworkSpec:
     seasonal: bool = False
     """Whether the first three patches are what came around the same time one season, two
     and seven seasons ago, each as a ratio to the level of then; the rest is the recent past."""
+    like: bool = False
+    """Whether, before those, there is the mean of the seasons that were most like today."""
     direct: bool = True
     calendar: bool = False
     """Whether hour, day off and holiday are given for every bin read and to come."""
@@ -56,6 +59,15 @@ class NetworkSpec:
     def name(self) -> str:
         return self.architecture.lower()
 
+    @property
+    def dropout(self) -> float:
+        """The share of hidden values that is left out while training, where there are many rows."""
+        return float(dict(self.options).get("dropout", 0.0))
+
+    def with_dropout(self, share: float) -> NetworkSpec:
+        """The same network, trained with another share left out."""
+        return replace(self, options=tuple({**dict(self.options), "dropout": share}.items()))
+
     def coarse(self, grid: Grid) -> int:
         """Bins of the grid in one bin of the network: about five units."""
         return max(1, round(5 * grid.unit_s / grid.step_s))
@@ -68,13 +80,20 @@ class NetworkSpec:
 
     def needs(self, grid: Grid) -> int:
         """Bins of history that a row must have; a season not known is read as flat."""
-        return (self.inputs - (3 * PATCH if self.seasonal else 0)) * self.coarse(grid)
+        return (self.inputs - self.seasons * PATCH) * self.coarse(grid)
+
+    @property
+    def seasons(self) -> int:
+        """Patches that are of other seasons."""
+        return 3 * self.seasonal + self.like
 
 
 SPECS: Mapping[str, NetworkSpec] = {
     "patchtst": NetworkSpec(
         "PatchTST",
+        inputs=320,
         seasonal=True,
+        like=True,
         # Small steps and many of them: numpy pays little for a step as such.
         batch=64,
         learning_rate=6e-3,
@@ -86,8 +105,8 @@ SPECS: Mapping[str, NetworkSpec] = {
             ("linear_hidden_size", 64),
             ("n_heads", 4),
             ("encoder_layers", 2),
-            ("dropout", 0.1),
-            ("fc_dropout", 0.1),
+            ("dropout", 0.2),
+            ("fc_dropout", 0.2),
             ("activation", "relu"),
             ("revin", True),
         ),
@@ -121,13 +140,22 @@ def spec_named(name: str) -> NetworkSpec:
     return SPECS.get(name.lower()) or NetworkSpec(name, direct=False)
 
 
-def inputs_of(batch: Batch, level: Level, spec: NetworkSpec) -> NDArray[np.float32]:
+def inputs_of(batch: Batch, features: Features, spec: NetworkSpec) -> NDArray[np.float32]:
     """(rows, inputs): coarse means as log ratios, oldest first."""
-    if not spec.seasonal:
-        return level.to_log(_coarse_means(batch, spec, -spec.inputs, 0)).astype(np.float32)
-    recent = level.to_log(_coarse_means(batch, spec, -(spec.inputs - 3 * PATCH), 0))
-    patches = [_around_then(batch, level, spec, seasons) for seasons in (SEASONS_BACK, 2, 1)]
+    level = features.level
+    recent = level.to_log(_coarse_means(batch, spec, -(spec.inputs - spec.seasons * PATCH), 0))
+    patches = [_like_today(recent, features.analogs)] if spec.like else []
+    if spec.seasonal:
+        patches += [_around_then(batch, level, spec, seasons) for seasons in (SEASONS_BACK, 2, 1)]
     return np.concatenate([*patches, recent], axis=1).astype(np.float32)
+
+
+def _like_today(recent: Rates, analogs: Rates) -> Rates:
+    """One patch around this time of the seasons most like today, their mean; zeros where none is known."""
+    differed, ahead = path_of(analogs)
+    before = recent[:, -_BEFORE:] - differed[:, -_BEFORE:]
+    known = np.asarray(analogs.any(axis=1))[:, None]
+    return np.where(known, np.concatenate([before, ahead], axis=1), 0.0)
 
 
 def _coarse_means(batch: Batch, spec: NetworkSpec, first: int, last: int, *, back: int = 0) -> Rates:

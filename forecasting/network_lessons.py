@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from forecasting.calendar import Calendar
 from forecasting.errors import NotEnoughHistory
-from forecasting.features import Level
 from forecasting.forecast import LEVELS
 from forecasting.history import Rates
 from forecasting.learned import ROWS_MIN, Lessons, weights_of
@@ -18,6 +17,10 @@ from forecasting.network import NetworkSpec, Weights, calendar_of, inputs_of, po
 
 EPOCHS_MAX = 30
 """A network that sees few rows more often than this learns them by heart."""
+MEMBERS_MAX = 4
+"""Networks that are averaged where each takes few steps."""
+BUDGET_UNTOUCHED = 0.5
+"""As long as no more than this share of the budget is used, it leaves no trace in the weights."""
 STEPS_CONVERGED = 20_000
 """More than any network here needs until it has converged."""
 EMPHASIS = (1.0, 2.0, 1.0, 3.0, 1.0)
@@ -54,13 +57,24 @@ class Effort:
         """The most there may be."""
         return spec.steps if self.steps is None else self.steps
 
+    def members_for(self, rows: int, spec: NetworkSpec) -> int:
+        """As many networks as there are steps for; one where the number of steps is given.
+
+        >>> spec = NetworkSpec(steps=4500, batch=64)
+        >>> [Effort().members_for(rows, spec) for rows in (500, 2500, 4000, 20_000)]
+        [4, 3, 2, 1]
+        """
+        if self.steps is not None:
+            return 1
+        return min(spec.steps // self.steps_for(rows, spec), MEMBERS_MAX)
+
     def share(self, step: int, steps: int) -> float:
         """How much of the training is done: by steps, and by the budget only once half of it is spent.
 
         A budget that is not going to bind must not touch the learning rate: CPU time is never twice the
         same, and the same seed is to give the same weights.
         """
-        return max(step / steps, 2 * self.used() - 1)
+        return max(step / steps, (self.used() - BUDGET_UNTOUCHED) / (1 - BUDGET_UNTOUCHED))
 
     def rate(self, step: int, share: float, spec: NetworkSpec) -> float:
         """The learning rate: a short warm-up, then a cosine decay to nothing."""
@@ -103,11 +117,11 @@ def network_lessons(lessons: Lessons, spec: NetworkSpec, calendar: Calendar) -> 
     for batch in lessons.batches:
         part = slice(at, at + len(batch))
         at += len(batch)
-        level = Level(lessons.features.level.now[part], lessons.features.level.offset[part])
-        inputs.append(inputs_of(batch, level, spec))
+        features = lessons.features.select(part)
+        inputs.append(inputs_of(batch, features, spec))
         if spec.calendar:
             times.append(calendar_of(batch, calendar, spec))
-        wanted.append(positions_wanted(lessons.came[part], batch, level, spec))
+        wanted.append(positions_wanted(lessons.came[part], batch, features.level, spec))
         enough.append(batch.known >= spec.needs(lessons.grid))
         last.append(np.arange(len(batch)) >= 0.9 * len(batch))
     rows = np.flatnonzero(np.concatenate(enough)) if enough else np.empty(0, dtype=np.int64)

@@ -8,6 +8,7 @@ thousand topics in some tens of milliseconds, and the controller needs neither t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,10 +31,11 @@ _ROWS = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PatchTst:
-    """A trained PatchTST. `offsets` are added to its log quantiles (KINDS, leads, LEVELS)."""
+    """A trained PatchTST, or the mean of a few. `offsets` (KINDS, leads, LEVELS) are added to its answers."""
 
     spec: NetworkSpec
     weights: Weights
+    """Of all networks: see `members_of`."""
     offsets: NDArray[np.float64]
     needs: int
 
@@ -43,18 +45,27 @@ class PatchTst:
 
     def quantiles(self, batch: Batch, features: Features) -> Quantiles:
         """(rows, KINDS, leads, LEVELS)"""
-        answers = self.answers(inputs_of(batch, features.level, self.spec))
+        answers = self.answers(inputs_of(batch, features, self.spec))
         logs = read_positions(answers.astype(np.float64), self.spec, batch.grid)
         return in_order(features.level.to_rates(logs + self.offsets))
 
     def answers(self, inputs: Array) -> Array:
         """(rows, positions, LEVELS), as the torch module answers in its evaluation mode."""
-        pieces = [self._answer(inputs[at : at + _ROWS]) for at in range(0, len(inputs), _ROWS)]
-        if not pieces:
+        if not len(inputs):
             return np.empty((0, self.offsets.size // len(LEVELS), len(LEVELS)), dtype=np.float32)
-        return np.concatenate(pieces)
+        members = [_Member(self.spec, weights) for weights in members_of(self.weights)]
+        pieces = [inputs[at : at + _ROWS] for at in range(0, len(inputs), _ROWS)]
+        return np.concatenate([np.mean([one.answer(piece) for one in members], axis=0) for piece in pieces])
 
-    def _answer(self, inputs: Array) -> Array:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Member:
+    """One network."""
+
+    spec: NetworkSpec
+    weights: Weights
+
+    def answer(self, inputs: Array) -> Array:
         scaled, last, deviation = scaled_of(inputs)
         hidden = self._linear(patches_of(scaled, self.spec), "model.backbone.W_P")
         hidden = hidden + self.weights["model.backbone.W_pos"]
@@ -100,6 +111,31 @@ class PatchTst:
         scale = self.weights[name + ".weight"] / np.sqrt(self.weights[name + ".running_var"] + EPSILON)
         shift = self.weights[name + ".bias"] - self.weights[name + ".running_mean"] * scale
         return np.asarray(hidden * scale + shift)
+
+
+def members_of(weights: Weights) -> list[dict[str, NDArray[np.float32]]]:
+    """The weights of each network: of the first by their plain names, of the n-th after it as `n/name`."""
+    members: list[dict[str, NDArray[np.float32]]] = [{}]
+    for name, value in weights.items():
+        number, _, plain = name.rpartition("/")
+        which = int(number or 0)
+        members += [{} for _ in range(which + 1 - len(members))]
+        members[which][plain] = value
+    return members
+
+
+def joined(members: Sequence[Weights]) -> dict[str, NDArray[np.float32]]:
+    """Back again.
+
+    >>> one, two = np.zeros(1, dtype=np.float32), np.ones(1, dtype=np.float32)
+    >>> list(joined([{"a": one}, {"a": two}]))
+    ['a', '1/a']
+    """
+    return {
+        f"{number}/{name}" if number else name: value
+        for number, weights in enumerate(members)
+        for name, value in weights.items()
+    }
 
 
 def scaled_of(inputs: Array) -> tuple[Array, Array, Array]:

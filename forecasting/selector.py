@@ -20,7 +20,7 @@ from forecasting.history import Rates, TrafficHistory
 from forecasting.residuals import Indices
 
 MEDIAN, UPPER = LEVELS.index(0.5), LEVELS.index(0.95)
-SHARPNESS = np.array([8.0, 5.0])
+SHARPNESS = np.array([12.0, 5.0])
 """Weight is the loss to minus this power, at the median and at 0.95: there, a model a seventh worse
 has half the weight. Models err in different directions: a worse one that errs otherwise still mends
 the mix, a quantile far out more than a median, whose loss is known better."""

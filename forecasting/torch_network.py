@@ -34,7 +34,7 @@ class TorchNetwork:
         """(rows, KINDS, leads, LEVELS)"""
         spec = self.trained.spec
         times = calendar_of(batch, self.calendar, spec) if spec.calendar else None
-        answers = answers_of(self.module, inputs_of(batch, features.level, spec), times)
+        answers = answers_of(self.module, inputs_of(batch, features, spec), times)
         logs = read_positions(answers, spec, batch.grid)
         return in_order(features.level.to_rates(logs + self.trained.offsets))
 

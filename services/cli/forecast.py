@@ -52,9 +52,9 @@ def forecast(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model to train: regression, perceptron, window, steady-window, boosting, patchtst, "
-            "nhits, fedformer, seq2seq or another of neuralforecast; repeat for more. By default all that "
-            "are cheap and installed."
+            help="A model to train: regression, perceptron, window, steady-window, shared-window, boosting, "
+            "patchtst, nhits, fedformer, seq2seq or another of neuralforecast; repeat for more. By default "
+            "all that are cheap and installed."
         ),
     ] = None,
     holiday: Annotated[list[str] | None, typer.Option(help="A day off, YYYY-MM-DD; repeat for more.")] = None,

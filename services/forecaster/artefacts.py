@@ -39,7 +39,7 @@ from forecasting.perceptron import Perceptron
 from forecasting.regression import Regression
 from forecasting.window import WINDOWS, Window
 
-FORMAT = 3
+FORMAT = 4
 """Of files and of what they mean: weights for other features must not be read as ours."""
 KEPT = 3
 

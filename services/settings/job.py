@@ -148,7 +148,10 @@ class ForecastSettings(SettingsGroup):
     """The network that is trained and mixed with cheaper models by their live scores: `patchtst`, or
     `nhits`, `fedformer` or another of neuralforecast, which need the extra `forecast`. `none` trains the
     cheaper models only. `seasonal` and `last-value` are that light model alone: nothing is trained."""
-    beside: list[Literal["regression", "perceptron", "window", "steady-window", "boosting"]] | None = None
+    beside: (
+        list[Literal["regression", "perceptron", "window", "steady-window", "shared-window", "boosting"]]
+        | None
+    ) = None
     """The cheaper models to train; all but `perceptron` when not given, `boosting` where the extra `boosting`
     is installed."""
     train_cpu_s: PositiveFloat = 90.0

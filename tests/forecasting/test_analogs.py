@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from forecasting.analogs import SHARPNESS, analogs_of, inputs_of_analogs
-from forecasting.batch import Batch, batch_at
+from forecasting.analogs import SHARPNESS, analogs_of, by_lead, inputs_of_analogs, path_of
+from forecasting.batch import PATH_BINS, SEASONS_LIKE, Batch, batch_at
 from forecasting.calendar import Calendar
 from forecasting.features import describe, level_of, targets_of
 from forecasting.forecast import LEVELS
@@ -20,7 +20,7 @@ from tests.forecasting.worlds import DAY, GRID, history
 
 NOON = DAY // 2
 TARGETS = KINDS * len(GRID.leads)
-NO_CLOCKS: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | int] = [0] * 7
+NO_CLOCKS: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | int] = [0] * SEASONS_LIKE
 
 
 def days_of(kinds: list[bool], *, level: float = 20.0) -> Rates:
@@ -57,6 +57,42 @@ def test_a_day_goes_on_like_those_whose_morning_was_the_same(today: bool) -> Non
     expected = np.log(3.0) if today else 0.0
     assert rates[4] == pytest.approx(expected, abs=0.25)
     assert peaks[0] == pytest.approx(expected, abs=0.25)
+
+
+def test_a_day_like_today_is_found_weeks_ago() -> None:
+    """Twenty quiet days lie between: a week would not do."""
+    kinds = [True, True, True, *[False] * 20]
+
+    rates, _ = means_of(before_noon(days_of([*kinds, True])))
+
+    assert rates[4] == pytest.approx(np.log(3.0), abs=0.25)
+
+
+def test_the_path_of_days_like_today_goes_on_and_today_is_held_against_it() -> None:
+    kinds = [False, True, False, False, True, False, False]
+    rates = days_of([*kinds, True])
+    rates[-DAY + NOON - 6 : -DAY + NOON - 3] *= 1.2
+    batch = before_noon(rates)
+
+    differed, ahead = path_of(analogs_of(batch, level_of(batch).offset, NO_CLOCKS))
+
+    unlike = np.arange(PATH_BINS - 6, PATH_BINS - 3)
+    same = np.delete(differed[0], unlike)
+    assert (differed[0, unlike] > same.max() + 0.05).all()
+    assert np.ptp(same) < 0.15  # the bump of the morning is theirs as well
+    assert (ahead[0, 2:] - ahead[0, 0] > 0.6 * np.log(3.0)).all()
+
+
+def test_what_is_told_by_lead_and_of_the_whole_is_all_that_is_told() -> None:
+    batch = before_noon(days_of([False, True, False, True]))
+    told = analogs_of(batch, level_of(batch).offset, NO_CLOCKS)
+
+    leads, whole = by_lead(told, len(GRID.leads))
+
+    assert leads.shape == (1, len(GRID.leads), 2 * len(SHARPNESS) * KINDS)
+    assert leads.size + whole.size == told.size
+    at = 2 * (len(SHARPNESS) - 1) * KINDS
+    np.testing.assert_array_equal(leads[0, :, at : at + KINDS].T, means_of(batch))
 
 
 def test_how_much_traffic_there_is_does_not_matter() -> None:
@@ -106,7 +142,10 @@ def test_clocks_that_were_put_back_move_the_season_looked_at() -> None:
     batch = batch_at(GRID, history(moved), np.array([7 * DAY + NOON + 12]))
     offset = level_of(batch).offset
 
-    by_the_sun, by_the_wall = analogs_of(batch, offset, NO_CLOCKS), analogs_of(batch, offset, [-12] * 7)
+    by_the_sun, by_the_wall = (
+        analogs_of(batch, offset, NO_CLOCKS),
+        analogs_of(batch, offset, [-12] * SEASONS_LIKE),
+    )
 
     apart = -2  # the logarithm of how unlike the likest season is
     assert by_the_wall[0, apart] < by_the_sun[0, apart] - 1

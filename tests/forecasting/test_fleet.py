@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from forecasting import fleet as fleet_module
 from forecasting.batch import Batch
 from forecasting.features import Features
 from forecasting.fleet import Fleet
@@ -113,6 +114,17 @@ def test_a_model_that_recovers_is_heard_again_and_the_trouble_is_over() -> None:
 
     assert said.trouble == ""
     assert mended.faults == {}
+
+
+def test_a_large_fleet_is_described_in_pieces_and_answered_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = {str(seed): history(rhythm(4, seed=seed)) for seed in range(3)}
+    whole = Fleet(GRID, learned=(regression(),)).forecast(topics)
+    monkeypatch.setattr(fleet_module, "BINS_AT_ONCE", 1)
+
+    pieces = Fleet(GRID, learned=(regression(),)).forecast(topics)
+
+    for topic, said in whole.items():
+        np.testing.assert_allclose(pieces[topic].paths, said.paths)
 
 
 def test_what_calibration_learned_outlives_a_rehearsal() -> None:

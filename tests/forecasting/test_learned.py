@@ -52,7 +52,7 @@ def test_features_and_inputs_do_not_see_past_their_origin(origin: int, seed: int
     for series in (rates, other):
         batch = batch_at(GRID, history(series), np.array([origin]))
         features = describe(batch, Calendar())
-        seen.append((features.common, features.by_lead, inputs_of(batch, features.level, spec)))
+        seen.append((features.common, features.by_lead, inputs_of(batch, features, spec)))
 
     for one, two in zip(*seen, strict=True):
         np.testing.assert_array_equal(one, two)
@@ -69,7 +69,7 @@ def test_a_season_shorter_than_the_horizon_is_not_read_from_the_future() -> None
     for series in (rates, other):
         batch = batch_at(grid, history(series), np.array([500]))
         features = describe(batch, Calendar())
-        seen.append((features.common, features.by_lead, inputs_of(batch, features.level, spec)))
+        seen.append((features.common, features.by_lead, inputs_of(batch, features, spec)))
 
     for one, two in zip(*seen, strict=True):
         np.testing.assert_array_equal(one, two)

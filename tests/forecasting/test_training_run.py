@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from forecasting.history import TrafficHistory
 from forecasting.learned import Lessons
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import Regression, train_regression
+from forecasting.window import WINDOWS
 from services.forecaster import judging, lesson
 from services.forecaster.artefacts import ArtefactStore
 from services.forecaster.judging import JUDGED_TOPICS, judge
@@ -94,16 +96,17 @@ def test_one_bad_model_does_not_take_the_good_one_with_it(
 
 
 def test_windows_are_kept_and_served_like_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = replace(REQUEST, beside=("window", "steady-window"))
-    monkeypatch.setattr(lesson, "judge", lambda *_: {"window": 0.9, "steady-window": 0.8})
+    request = replace(REQUEST, beside=WINDOWS)
+    monkeypatch.setattr(lesson, "judge", lambda *_: dict.fromkeys(WINDOWS, 0.9))
 
     manifest = train(request, {"a": history(rhythm(5))}, tmp_path, lambda _stage, _share: None)
 
     _, models = ArtefactStore(tmp_path).load(manifest.version, GRID)
-    assert [(model.name, model.needs) for model in models] == [("window", 192), ("steady-window", 192)]
+    assert [(model.name, model.needs) for model in models] == [(name, 192) for name in WINDOWS]
     batch = batch_of(GRID, [history(rhythm(5))])
-    one, other = (model.quantiles(batch, describe(batch, Calendar())) for model in models)
-    assert not np.allclose(one, other, rtol=1e-3), "both are the same"
+    said = [model.quantiles(batch, describe(batch, Calendar())) for model in models]
+    for one, other in pairwise(said):
+        assert not np.allclose(one, other, rtol=1e-3), "two are the same"
 
 
 def test_a_past_too_short_for_the_window_leaves_the_others(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ TRAINED: dict[str, Callable[[], FleetModel]] = {
     "perceptron": lambda: train_perceptron(lessons()),
     "window": lambda: train_window(lessons()),
     "steady-window": lambda: train_window(lessons(), name="steady-window"),
+    "shared-window": lambda: train_window(lessons(), name="shared-window"),
     "patchtst": lambda: _network("patchtst"),
     "boosting": lambda: train_boosting(lessons(), trees=40),
     "nhits": lambda: _network("nhits"),
