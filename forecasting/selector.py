@@ -180,7 +180,7 @@ class Selector:
         """The loss that all others are held against: the simplest model's, else the speakers' mean."""
         simplest = self.models.index(YARDSTICK) if YARDSTICK in self.models else None
         if simplest is not None and spoke[simplest]:
-            return loss[simplest]
+            return np.asarray(loss[simplest])
         return np.asarray(loss[spoke].mean(axis=0)) if spoke.any() else np.zeros(2)
 
     @property

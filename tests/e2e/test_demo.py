@@ -49,11 +49,6 @@ class RunningDemo:
         """Whether the log tells of a resize with this word."""
         return any("pool_resized" in line and word in line for line in self.log().splitlines())
 
-    def weight(self, model: str) -> float:
-        """Of a model in the forecast that decisions rest on; 0 before there is any."""
-        scores = self._told("forecast").get("scores", ())
-        return sum(score["weight"] or 0.0 for score in scores if score["model"] == model)
-
     def trained(self) -> int:
         """Samples so far; 0 before any."""
         return int(self._told("quality").get("trained", 0))
@@ -125,19 +120,18 @@ def demo(directory: Path, *options: str) -> Iterator[RunningDemo]:
 
 def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transformer(tmp_path: Path) -> None:
     with demo(tmp_path, "--minutes", "10") as running:
-        # Light models serve until it is trained; then it has its say, as far as its live score earns it.
+        # Light models serve until it is trained; then its live score makes it the leader.
         eventually(
-            lambda: running.weight("patchtst") > 0,
+            lambda: running.resized("forecast=patchtst"),
             within_s=300,
             every_s=0.5,
-            what="decisions that rest on the transformer's forecast too",
+            what="a resize that the transformer's forecast led to",
         )
-        said = len(running.log())
         eventually(
-            lambda: "pool_resized" in running.log()[said:] and running.resized("reason=forecast_fall"),
+            lambda: running.resized("reason=forecast_fall"),
             within_s=240,
             every_s=0.5,
-            what="a resize on such a forecast, and one downwards",
+            what="a resize downwards",
         )
         running.process.send_signal(signal.SIGINT)
         code = running.wait(within_s=120)
@@ -155,6 +149,8 @@ def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transfor
     assert figures["shrunk"] >= 1, figures
     assert "trained models serve now: patchtst" in log
     assert set(figures["forecast_models"]) - {"patchtst"}, "light models serve while it is trained"
+    assert figures["forecast_models"]["patchtst"] >= 1, figures
+    assert figures["forecast_resizes"]["patchtst"] >= 1, figures
     assert 0 < figures["forecast_score"] < 0.2
     assert figures["orphans"] == 0
     assert list(running.temporary.iterdir()) == []
