@@ -53,7 +53,9 @@ class Window:
         return cls(name, Ensemble.from_arrays(arrays), _SPEC.needs(grid))
 
 
-def train_window(lessons: Lessons, *, name: str = "window", seed: int = 0) -> Window:
+def train_window(
+    lessons: Lessons, *, name: str = "window", steps: int | None = None, seed: int = 0
+) -> Window:
     """Fit to the rows with enough past. Raises NotEnoughHistory when they are too few."""
     needs = _SPEC.needs(lessons.grid)
     known = [batch.known for batch in lessons.batches]
@@ -62,7 +64,9 @@ def train_window(lessons: Lessons, *, name: str = "window", seed: int = 0) -> Wi
         step_s = lessons.grid.step_s
         raise NotEnoughHistory(name, have_s=len(lessons) * step_s, need_s=2 * needs * step_s)
     raw = _seen(lessons.features, _pasts(lessons))[rows]
-    return Window(name, train_ensemble(raw, lessons, rows, noise=WINDOWS[name], seed=seed), needs)
+    return Window(
+        name, train_ensemble(raw, lessons, rows, noise=WINDOWS[name], steps=steps, seed=seed), needs
+    )
 
 
 def _seen(features: Features, past: NDArray[Any]) -> Rates:
