@@ -35,8 +35,8 @@ install: $(VENV)/.installed ## Make .venv with .venv/bin/penstock.
 demo: install ## Run the whole loop on embedded Kafka and Redis.
 	$(BIN)/penstock demo $(ARGS)
 
-# Most of the long tests wait for processes rather than compute: two more workers than two cores pay.
-WORKERS ?= 4
+# Most of the long tests wait for processes rather than compute: one more worker than two cores pays.
+WORKERS ?= 3
 
 # Hundreds of short-lived processes, and every worker, would compile all sources anew.
 test test-forecast: export PYTHONDONTWRITEBYTECODE =

@@ -12,16 +12,19 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from services.demo.scenario import CROWD_AFTER_S, Scenario
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
+CROWD_S = CROWD_AFTER_S / Scenario().speed_up
 PENSTOCK = (sys.executable, "-m", "services.cli.main")
 
 
@@ -48,6 +51,11 @@ class RunningDemo:
     def resized(self, word: str) -> bool:
         """Whether the log tells of a resize with this word."""
         return any("pool_resized" in line and word in line for line in self.log().splitlines())
+
+    def weight(self, model: str) -> float:
+        """Of a model in the forecast that decisions rest on; 0 before there is any."""
+        scores = self._told("forecast").get("scores", ())
+        return sum(score["weight"] or 0.0 for score in scores if score["model"] == model)
 
     def trained(self) -> int:
         """Samples so far; 0 before any."""
@@ -118,20 +126,27 @@ def demo(directory: Path, *options: str) -> Iterator[RunningDemo]:
         running.stop()
 
 
+def logged_s(log: str, event: str) -> float:
+    """When the log first tells of it."""
+    line = next(line for line in log.splitlines() if event in line)
+    return datetime.fromisoformat(line.split()[0]).timestamp()
+
+
 def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transformer(tmp_path: Path) -> None:
     with demo(tmp_path, "--minutes", "10") as running:
-        # Light models serve until it is trained; then its live score makes it the leader.
+        # Light models serve until it is trained; then it has its say, as far as its live score earns it.
         eventually(
-            lambda: running.resized("forecast=patchtst"),
+            lambda: running.weight("patchtst") > 0,
             within_s=300,
             every_s=0.5,
-            what="a resize that the transformer's forecast led to",
+            what="decisions that rest on the transformer's forecast too",
         )
+        said = len(running.log())
         eventually(
-            lambda: running.resized("reason=forecast_fall"),
+            lambda: "pool_resized" in running.log()[said:] and running.resized("reason=forecast_fall"),
             within_s=240,
             every_s=0.5,
-            what="a resize downwards",
+            what="a resize on such a forecast, and one downwards",
         )
         running.process.send_signal(signal.SIGINT)
         code = running.wait(within_s=120)
@@ -150,8 +165,9 @@ def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transfor
     assert figures["shrunk"] >= 1, figures
     assert "trained models serve now: patchtst" in log
     assert set(figures["forecast_models"]) - {"patchtst"}, "light models serve while it is trained"
-    assert figures["forecast_models"]["patchtst"] >= 1, figures
-    assert figures["forecast_resizes"]["patchtst"] >= 1, figures
+    if logged_s(log, "trained models serve now") - logged_s(log, "demo_started") < CROWD_S:
+        # On a machine that is not too busy: a crowd before that speaks for whoever is slow to follow.
+        assert figures["forecast_resizes"]["patchtst"] >= 1, figures
     assert 0 < figures["forecast_score"] < 0.2
     assert figures["orphans"] == 0
     assert list(running.temporary.iterdir()) == []

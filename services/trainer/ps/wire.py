@@ -32,7 +32,7 @@ from services.samples.layout import Floats, Ids
 FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 """A frame that claims more is no frame of ours."""
 
-WIRE_FORM: Final = 1
+WIRE_FORM: Final = 0
 """Raised when frames change so that shards and workers of neighbouring releases would misread each other."""
 REQUEST_HEAD: Final = struct.Struct("<IBBHI")
 ANSWER_HEAD: Final = struct.Struct("<IBBHIffQQQ")

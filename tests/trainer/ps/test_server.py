@@ -172,7 +172,7 @@ def test_a_worker_of_a_release_with_another_wire_is_told_so(monkeypatch: pytest.
         monkeypatch.setattr(
             "services.trainer.ps.wire.WIRE_FORM", 7
         )  # what it writes; the shard keeps its own
-        with pytest.raises(ShardRefused, match="speaks form 7 of the wire, this shard form 1"):
+        with pytest.raises(ShardRefused, match="speaks form 7 of the wire, this shard form 0"):
             ShardLink(address_of(server), timeout_s=10.0)
 
 
