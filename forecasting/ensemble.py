@@ -87,11 +87,12 @@ def train_ensemble(
     *,
     noise: float = 0.2,
     epochs: int = 20,
+    steps: int | None = None,
     batch: int = 256,
     rate: float = 2e-3,
     seed: int = 0,
 ) -> Ensemble:
-    """Back-propagation of the pinball loss.
+    """Back-propagation of the pinball loss, for `epochs` within limits or exactly `steps`.
 
     `raw` are the inputs of these `rows` of the lessons. `noise`, in standard deviations, is on them
     while training: it keeps networks from learning rows by heart.
@@ -100,16 +101,16 @@ def train_ensemble(
     inputs = standardised(raw, centre, spread)
     came = lessons.came[rows].reshape(len(rows), -1)
     weights = weights_of(lessons)[rows]
-    steps = min(max(STEPS_MIN, epochs * (len(inputs) // batch)), STEPS_MAX)
+    count = steps or min(max(STEPS_MIN, epochs * (len(inputs) // batch)), STEPS_MAX)
 
     def trained(draw: np.random.Generator) -> Layers:
         descent = Descent(_start(inputs.shape[1], came, draw), rate=rate, decay=0.01)
-        for step in range(steps):
+        for step in range(count):
             picked = draw.integers(0, len(inputs), size=min(batch, len(inputs)))
             shaken = draw.standard_normal(size=(len(picked), inputs.shape[1]), dtype=np.float32)
             noisy = inputs[picked] + np.float32(noise) * shaken
             gradients = _gradients(descent.weights, noisy, came[picked], weights[picked])
-            descent.step(gradients, share=step / steps)
+            descent.step(gradients, share=step / count)
         return tuple(np.asarray(layer, dtype=np.float32) for layer in descent.weights)
 
     draws = np.random.default_rng(seed).spawn(MEMBERS)

@@ -70,9 +70,16 @@ class Leadwise:
 
 
 def train_leadwise(
-    raw: Rates, by_lead: Rates, came: Rates, weights: Rates, *, noise: float, seed: int = 0
+    raw: Rates,
+    by_lead: Rates,
+    came: Rates,
+    weights: Rates,
+    *,
+    noise: float,
+    steps: int | None = None,
+    seed: int = 0,
 ) -> Leadwise:
-    """Back-propagation of the pinball loss on all leads of a row at once.
+    """Back-propagation of the pinball loss on all leads of a row at once, for exactly `steps` where given.
 
     `came` is (rows, KINDS, leads), NaN where unknown; `noise`, in standard deviations, is on the inputs.
     """
@@ -81,15 +88,15 @@ def train_leadwise(
     rows = standardised(raw, centre, spread)
     leads = standardised(by_lead, lead_centre, lead_spread)
     wanted = np.ascontiguousarray(came.transpose(0, 2, 1))  # (rows, leads, KINDS)
-    steps = min(max(STEPS_MIN, EPOCHS * len(rows) // BATCH), STEPS_MAX)
+    count = steps or min(max(STEPS_MIN, EPOCHS * len(rows) // BATCH), STEPS_MAX)
 
     def trained(draw: np.random.Generator) -> Layers:
         descent = Descent(_start(rows.shape[1], wanted, leads.shape[2], draw), rate=2e-3, decay=0.01)
-        for step in range(steps):
+        for step in range(count):
             picked = draw.integers(0, len(rows), size=BATCH)
             row, lead = (_shaken(inputs[picked], noise, draw) for inputs in (rows, leads))
             slopes = _gradients(descent.weights, row, lead, wanted[picked], weights[picked])
-            descent.step(slopes, share=step / steps)
+            descent.step(slopes, share=step / count)
         return tuple(np.asarray(layer, dtype=np.float32) for layer in descent.weights)
 
     draws = np.random.default_rng(seed).spawn(MEMBERS)

@@ -49,7 +49,11 @@ def of_all_leads(features: Features) -> Rates:
     return np.concatenate([features.common, features.by_lead.reshape(rows, -1)], axis=1)
 
 
-def train_perceptron(lessons: Lessons, *, batch: int = 256, seed: int = 0) -> Perceptron:
+def train_perceptron(
+    lessons: Lessons, *, batch: int = 256, steps: int | None = None, seed: int = 0
+) -> Perceptron:
     """Fit to all rows."""
     raw = of_all_leads(lessons.features)
-    return Perceptron(train_ensemble(raw, lessons, np.arange(len(lessons)), batch=batch, seed=seed))
+    return Perceptron(
+        train_ensemble(raw, lessons, np.arange(len(lessons)), batch=batch, steps=steps, seed=seed)
+    )

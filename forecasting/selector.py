@@ -30,6 +30,8 @@ LEADER_MARGIN = 0.1
 """A new leader must have this much more weight than the one in force."""
 SHRINKAGE = 12.0
 """A lead with fewer scores than this is judged by how good the best model is."""
+YARDSTICK = "last-value"
+"""The simplest model; it always speaks. Models are compared by their loss over its loss at the same times."""
 UNHEARD = 1e6
 """Stands for the ratio of a model that says nothing."""
 SHARED = 0.5
@@ -54,6 +56,17 @@ class Score:
     """Forecasts behind these numbers, old ones counting less."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    """Forecasts of one moment, until their time has come."""
+
+    said: Rates
+    """By every model: (models, KINDS, leads, LEVELS)."""
+    served: Rates
+    stride: float
+    """Bins since the forecast before. It stands for them all: 36 of a rehearsed season count as a season."""
+
+
 class Selector:
     """Mixes the models of one topic. Deterministic: state changes by what is told, nothing else."""
 
@@ -67,6 +80,10 @@ class Selector:
         self._decay = 0.5 ** (grid.step_s / half_life_s)
         self._loss = np.zeros((*shape, 2))
         """Decayed sums of pinball losses, by model, kind, lead; at the median and at 0.95."""
+        self._yardstick = np.zeros((*shape, 2))
+        """What the simplest model lost at the very times of those sums."""
+        self._bins = np.zeros(shape)
+        """How long those times were, decayed alike."""
         self._scored = np.zeros(shape)
         self._covered = np.zeros(shape)
         self._bias = np.zeros(shape)
@@ -74,8 +91,8 @@ class Selector:
         self._member = np.ones((*shape, 2), dtype=bool)
         """Who is in the mix, at the median and at 0.95 apart."""
         self._needs: Indices = np.stack([grid.leads + 1, grid.leads + grid.width])
-        self._pending: dict[int, tuple[Rates, Rates]] = {}
-        """By bin of issue: what the models said (models, KINDS, leads, LEVELS), and what was served."""
+        self._pending: dict[int, _Pending] = {}
+        """What is to be scored yet, by bin of issue."""
         self._settled_to: int | None = None
         self._served_loss = 0.0
         self._served_came = 0.0
@@ -107,7 +124,7 @@ class Selector:
         return self
 
     def _sums(self) -> tuple[Rates, ...]:
-        return self._loss, self._scored, self._covered, self._bias, self._came
+        return self._loss, self._yardstick, self._bins, self._scored, self._covered, self._bias, self._came
 
     def settle(self, history: TrafficHistory) -> None:
         """Score everything whose time has come. A gap scores nothing."""
@@ -134,21 +151,23 @@ class Selector:
                 window = rates[max(first, 0) : last]
                 known = window[~np.isnan(window)]
                 if len(known):
-                    self._score(kind, lead, float(known.max()), *pending)
+                    self._score(kind, lead, float(known.max()), pending)
 
-    def _score(self, kind: int, lead: int, came: float, said: Rates, served: Rates) -> None:
-        at = said[:, kind, lead]
+    def _score(self, kind: int, lead: int, came: float, pending: _Pending) -> None:
+        at, served, stride = pending.said[:, kind, lead], pending.served, pending.stride
         spoke = ~np.isnan(at[:, UPPER])
-        decay = np.where(spoke, self._decay**self._stride, 1.0)
+        decay = np.where(spoke, self._decay**stride, 1.0)
         error = came - np.where(spoke[:, None], at[:, (MEDIAN, UPPER)], 0.0)
         taus = np.array([0.5, 0.95])
         loss = np.maximum(taus * error, (taus - 1) * error)
-        self._loss[:, kind, lead] = self._loss[:, kind, lead] * decay[:, None] + loss * spoke[:, None]
+        for losses, lost in ((self._loss, loss), (self._yardstick, self._measure(loss, spoke))):
+            losses[:, kind, lead] = losses[:, kind, lead] * decay[:, None] + stride * lost * spoke[:, None]
         for sums, value in (
             (self._scored, 1.0),
-            (self._covered, came <= at[:, UPPER]),
-            (self._bias, -error[:, 0]),
-            (self._came, came),
+            (self._bins, stride),
+            (self._covered, stride * (came <= at[:, UPPER])),
+            (self._bias, -stride * error[:, 0]),
+            (self._came, stride * came),
         ):
             sums[:, kind, lead] = sums[:, kind, lead] * decay + np.where(spoke, value, 0.0)
         served_error = came - float(self.calibration.applied(served)[kind, lead, UPPER])
@@ -156,6 +175,13 @@ class Selector:
         self._served_loss = keep * self._served_loss + max(0.95 * served_error, -0.05 * served_error)
         self._served_came = keep * self._served_came + came
         self.calibration.learn(kind, lead, came, served[kind, lead])
+
+    def _measure(self, loss: Rates, spoke: NDArray[np.bool_]) -> Rates:
+        """The loss that all others are held against: the simplest model's, else the speakers' mean."""
+        simplest = self.models.index(YARDSTICK) if YARDSTICK in self.models else None
+        if simplest is not None and spoke[simplest]:
+            return np.asarray(loss[simplest])
+        return np.asarray(loss[spoke].mean(axis=0)) if spoke.any() else np.zeros(2)
 
     @property
     def served_loss(self) -> float | None:
@@ -183,7 +209,7 @@ class Selector:
         served = np.maximum.accumulate(served, axis=-1)
         if self._pending:
             self._stride = max(1.0, float(issued - max(self._pending)))
-        self._pending[issued] = (table, served)
+        self._pending[issued] = _Pending(table, served, self._stride)
         return self.calibration.applied(served)
 
     def _weights(self, spoke: NDArray[np.bool_]) -> tuple[Rates, Rates]:
@@ -204,21 +230,23 @@ class Selector:
 
     def _ratios(self, spoke: NDArray[np.bool_]) -> Rates:
         """Loss over the best speaker's, >= 1, by (models, KINDS, leads, 2)."""
-        scored = self._scored[..., None]
-        level = self._came.sum() / max(float(self._scored.sum()), 1e-9)
-        floor = 1e-6 * max(level, 1e-12)
-        mean = self._loss / np.maximum(scored, 1e-9) + floor
+        scored, bins = self._scored[..., None], self._bins[..., None]
+        level = self._came.sum() / max(float(self._bins.sum()), 1e-9)
+        floor = 1e-6 * max(level, 1e-12) * np.maximum(bins, 1e-9)
+        # Each is held against the yardstick over its own times: one that was there before a calm week
+        # and one that came on the day of a flash crowd have means that tell of the traffic, not of them.
+        held = (self._loss + floor) / (self._yardstick + floor)
         # A newcomer starts as if it were as good as the best: it was accepted on its own merits.
-        usual = np.where(scored > 0, mean, np.inf).min(axis=0)
-        usual = np.where(np.isfinite(usual), usual, floor)
+        usual = np.where(scored > 0, held, np.inf).min(axis=0)
+        usual = np.where(np.isfinite(usual), usual, 1.0)
         trust = scored / (scored + SHRINKAGE)
-        mean = np.exp(trust * np.log(mean) + (1 - trust) * np.log(usual + floor))
-        mean = np.where(spoke[..., None], mean, np.inf)
-        best = np.min(mean, axis=0)
-        ratios = np.where(np.isfinite(mean), mean / np.where(np.isfinite(best), best, 1.0), UNHEARD)
+        held = np.exp(trust * np.log(held) + (1 - trust) * np.log(usual))
+        held = np.where(spoke[..., None], held, np.inf)
+        best = np.min(held, axis=0)
+        ratios = np.where(np.isfinite(held), held / np.where(np.isfinite(best), best, 1.0), UNHEARD)
         logs = np.log(ratios)
         logs = (1 - SHARED) * logs + SHARED * logs.mean(axis=(1, 2), keepdims=True)
-        return np.asarray(np.where(np.isfinite(mean), np.exp(logs - logs.min(axis=0)), UNHEARD))
+        return np.asarray(np.where(np.isfinite(held), np.exp(logs - logs.min(axis=0)), UNHEARD))
 
     def _choose_leader(self, upper: Rates) -> None:
         share = upper.mean(axis=(1, 2))
@@ -238,7 +266,7 @@ class Selector:
     def scores(self) -> tuple[Score, ...]:
         """How every model has done lately."""
         scored = self._scored.sum(axis=(1, 2))
-        safe = np.maximum(scored, 1e-9)
+        safe = np.maximum(self._bins.sum(axis=(1, 2)), 1e-9)
         level = np.maximum(self._came.sum(axis=(1, 2)) / safe, 1e-300)
         loss = self._loss[..., 1].sum(axis=(1, 2)) / safe / level
         peaks = np.maximum(self._came[:, PEAK].sum(axis=1), 1e-300)

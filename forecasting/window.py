@@ -66,7 +66,9 @@ class Window:
         return cls(name, kind.from_arrays(arrays), _SPEC.needs(grid))
 
 
-def train_window(lessons: Lessons, *, name: str = "window", seed: int = 0) -> Window:
+def train_window(
+    lessons: Lessons, *, name: str = "window", steps: int | None = None, seed: int = 0
+) -> Window:
     """Fit to the rows with enough past. Raises NotEnoughHistory when they are too few."""
     grid = lessons.grid
     needs = _SPEC.needs(grid)
@@ -76,7 +78,9 @@ def train_window(lessons: Lessons, *, name: str = "window", seed: int = 0) -> Wi
         raise NotEnoughHistory(name, have_s=len(lessons) * grid.step_s, need_s=2 * needs * grid.step_s)
     features, past = lessons.features.select(rows), _pasts(lessons)[rows]
     if name != SHARED:
-        networks = train_ensemble(_seen(name, features, past), lessons, rows, noise=NOISE[name], seed=seed)
+        networks = train_ensemble(
+            _seen(name, features, past), lessons, rows, noise=NOISE[name], steps=steps, seed=seed
+        )
         return Window(name, networks, needs)
     shared = train_leadwise(
         _of_rows(features, past),
@@ -84,6 +88,7 @@ def train_window(lessons: Lessons, *, name: str = "window", seed: int = 0) -> Wi
         lessons.came[rows],
         weights_of(lessons)[rows],
         noise=min(_SHARED_NOISE * max(1.0, (_MANY_ROWS / len(rows)) ** 0.5), _SHARED_NOISE_MAX),
+        steps=steps,
         seed=seed,
     )
     return Window(name, shared, needs)

@@ -16,6 +16,7 @@ Nothing heavy is imported up here: collecting the doctests of the packages must 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -37,6 +38,10 @@ from tests.servers.kafka import (
 from tests.servers.redis import RedisChoice, RedisUnderTest, choose_redis, start_redis
 
 pytest_plugins = ("pytester", "tests.servers.skips")
+
+# As make sets it, for whoever runs pytest by hand: beside other work, threads of BLAS wait for one another,
+# and training takes many times as long. It is read when numpy is first imported: nobody has done so yet.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Properties are not timed: a busy machine is no counterexample.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from services.traffic.shape import MONDAY_S, SyntheticTraffic, played
+from services.traffic.shape import MONDAY_S, SyntheticTraffic, counted, played
 
 START_S = MONDAY_S + 4 * 3600
 """The end of the night: quiet until noon, so that a stack that takes its time to start still begins small."""
@@ -39,7 +39,7 @@ def write_past(rate: float, speed_up: float) -> None:
     """Print the rates of the days before, in wall time as the meter would have seen them."""
     shape = SyntheticTraffic(rate)
     past = shape.history(until_s=START_S, step_s=STEP_S * speed_up, days=PAST_DAYS)
-    seen = played(past, speed_up=speed_up, end_s=began_at_s())
+    seen = counted(played(past, speed_up=speed_up, end_s=began_at_s()), seed=shape.seed)
     sys.stdout.write("timestamp,rate\n")
     for number, value in enumerate(seen.rates):
         sys.stdout.write(f"{seen.start_s + number * seen.step_s:.3f},{value:.3f}\n")

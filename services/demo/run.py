@@ -137,14 +137,18 @@ class _Play:
             # Before anything counts time: the very first start on a machine compiles for some seconds.
             rule = rule_named(self._scenario.rule, self._scenario.rule_options)
             await asyncio.gather(asyncio.to_thread(self._shards.start), asyncio.to_thread(rule.prepare))
+            # Before anything is measured: the meter would take a generator that is starting for a lull.
+            await asyncio.to_thread(self._traffic.start)
             return await self._run()
         finally:
+            self._traffic.stop()
             await asyncio.to_thread(self._shards.stop)
             self._children.look()
 
     async def _run(self) -> tuple[int, Progress, float]:
         registry = CollectorRegistry()
-        past = {JOB: self._scenario.history(until_s=SystemClock().now_s())}
+        began_s = SystemClock().now_s() - self._traffic.elapsed_s
+        past = {JOB: self._scenario.history(until_s=began_s)}
         wiring = LiveWiring(self._settings, config=self._config, owned=True, past=past)
         async with wiring, SimulatedWhatIf() as what_if:
             controller = Controller(self._settings, wiring, registry)
@@ -179,7 +183,6 @@ class _Play:
                     await what_if.close()
                     api.should_exit = beside.should_exit = True
                     running[0].cancel()
-                    self._traffic.stop()
                     await asyncio.wait(running)
                     self._children.look()
 
@@ -187,7 +190,6 @@ class _Play:
         self, wiring: LiveWiring, controller: Controller, running: list[asyncio.Task[None]]
     ) -> tuple[int, Progress, float]:
         stop = _stop_on_signals()
-        self._traffic.start()
         if self._scenario.run_up_s:
             watch = partial(self._watch, wiring, running)
             run_up = RunUp(self._scenario, controller, self._traffic, watch, stop)

@@ -15,7 +15,7 @@ from estimator.rules.tempo import OPTION
 from forecasting.history import TrafficHistory
 from services.settings import Settings
 from services.traffic.clicks import CLICK_CROSSES
-from services.traffic.shape import DAY_S, MONDAY_S, FlashCrowd, SyntheticTraffic, played
+from services.traffic.shape import DAY_S, MONDAY_S, FlashCrowd, SyntheticTraffic, counted, played
 
 JOB = "demo"
 START_S = MONDAY_S + 15 * 3600.0
@@ -109,9 +109,9 @@ class Scenario:
         return min(max(math.ceil(rate_per_s / self.rate_per_worker - 1e-9), 1), WORKERS_MAX)
 
     def history(self, *, until_s: float) -> TrafficHistory:
-        """The two weeks before the start, as if it had been played at the same speed until `until_s`."""
+        """The two weeks before the start as a meter would have seen them, played until `until_s`."""
         past = self.shape.history(until_s=self.begin_s, step_s=300.0, days=HISTORY_DAYS)
-        return played(past, speed_up=self.speed_up, end_s=until_s)
+        return counted(played(past, speed_up=self.speed_up, end_s=until_s), seed=self.seed)
 
     def traffic_command(self, *, kafka: str, topic: str, report: Path, elapsed_s: float) -> list[str]:
         """The generator's command line, `elapsed_s` wall seconds into the run: a killed one goes on there."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from services.demo.scenario import Scenario
 from services.embedded.guarded import GuardedProcess
 
+_BEGIN_WITHIN_S = 30.0
 _STOP_WITHIN_S = 15.0
 
 
@@ -32,7 +33,7 @@ class TrafficProcess:
 
     @property
     def elapsed_s(self) -> float:
-        """Wall seconds since the first start."""
+        """Wall seconds since the first samples were sent."""
         return time.monotonic() - self._started_s
 
     @property
@@ -45,9 +46,16 @@ class TrafficProcess:
         return None if told is None else float(told)
 
     def start(self) -> None:
-        """Begin to play."""
+        """Begin to play. Returns when the first samples are sent: a topic without any is not measured.
+
+        One that does not come to that is left to `mend`.
+        """
         self._started_s = time.monotonic()
         self._process = self._begin()
+        until_s = self._started_s + _BEGIN_WITHIN_S
+        while self._process.alive and not self._report.exists() and time.monotonic() < until_s:
+            time.sleep(0.02)
+        self._started_s = time.monotonic()
 
     def mend(self) -> str | None:
         """Replace a generator that died, at the simulated time it would have reached."""

@@ -29,6 +29,8 @@ class Part:
     upto: int
     done: bool = False
     late: int = 0
+    epoch: int = 0
+    """Of the ledger, when the lease was taken."""
 
 
 class Outcome(NamedTuple):
@@ -104,6 +106,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    @property
+    def epoch(self) -> int:
+        """Of the ledger when the newest of its leases was taken: a rewind raises it. 0 without leases."""
+        return max(part.epoch for part in self._parts)
 
     def decoded(self) -> list[Any]:
         """The samples through the stream's `decode`; their bytes when it has none. Raises what it raises."""

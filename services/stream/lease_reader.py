@@ -42,7 +42,7 @@ class LeaseReader:
         elif records:
             self._kafka.answered()
         if records:
-            holding.parts.append(Part(len(records), upto=reader.position))
+            holding.parts.append(Part(len(records), upto=reader.position, epoch=holding.lease.epoch))
         if reader.out_of_range:
             self._skip_deleted(holding)
         holding.read_to = reader.position

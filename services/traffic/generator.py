@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
@@ -122,7 +123,7 @@ class TrafficGenerator:
     def run(self, *, flush_s: float = 10.0) -> TrafficReport:
         """Play until the stop, the end of the shape, or the limits. Flushes, reports, and returns."""
         started_s, wall_s = self._elapsed_s(), time.time()
-        reported_s = 0.0
+        reported_s = -math.inf  # the first report says that traffic has begun
         while not self._over():
             wait_s = started_s + self._slot * SLOT_S - self._elapsed_s()
             if wait_s > 0 and self._stop.wait(wait_s):

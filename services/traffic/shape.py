@@ -8,7 +8,7 @@ history that a forecaster starts from and the traffic it then sees are one serie
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +22,8 @@ WEEK_S = 7 * DAY_S
 MONDAY_S = 4 * DAY_S
 """The epoch began on a Thursday; the first Monday came four days later."""
 
+_INSTANTS = 16
+"""Of a bin, at which its mean rate is taken."""
 _OCTAVES_S = (60.0, 300.0, 1800.0, 7200.0)
 """Time scales of the noise. Real traffic wanders on all of them at once."""
 
@@ -116,16 +118,30 @@ class SyntheticTraffic:
         return rates
 
     def history(self, *, until_s: float, step_s: float, days: float) -> TrafficHistory:
-        """The past up to `until_s` on a grid of `step_s`: what a meter would have seen."""
+        """The past up to `until_s` on a grid of `step_s`, before anything is counted: see `counted`."""
         return shape_history(self, until_s=until_s, step_s=step_s, days=days)
 
 
 def shape_history(shape: TrafficShape, *, until_s: float, step_s: float, days: float) -> TrafficHistory:
-    """Mean rates of the `days` before `until_s`, each bin sampled at its middle."""
+    """Mean rates of the `days` before `until_s`: a meter tells means, which move less than instants do."""
     bins = max(1, round(days * DAY_S / step_s))
     start_s = until_s - bins * step_s
-    middles = start_s + (np.arange(bins, dtype=np.float64) + 0.5) * step_s
-    return TrafficHistory(start_s=start_s, step_s=step_s, rates=shape.rates(middles))
+    instants = start_s + (np.arange(bins * _INSTANTS, dtype=np.float64) + 0.5) * (step_s / _INSTANTS)
+    rates = shape.rates(instants).reshape(bins, _INSTANTS).mean(axis=1)
+    return TrafficHistory(start_s=start_s, step_s=step_s, rates=rates)
+
+
+def counted(history: TrafficHistory, *, seed: int) -> TrafficHistory:
+    """What a meter would have seen of these rates: whole samples, as many in a bin as chance has it.
+
+    A model that learns from the rates themselves takes the traffic to come for steadier than it is.
+
+    >>> rates = TrafficHistory(start_s=0.0, step_s=2.0, rates=np.array([100.0, 100.0]))
+    >>> [float(rate) for rate in counted(rates, seed=1).rates]
+    [99.0, 108.0]
+    """
+    drawn = np.random.default_rng([seed, 3]).poisson(history.rates * history.step_s)
+    return replace(history, rates=drawn / history.step_s)
 
 
 def played(history: TrafficHistory, *, speed_up: float, end_s: float) -> TrafficHistory:

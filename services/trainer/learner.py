@@ -143,6 +143,7 @@ class Learner:
             self._with.evaluation.rejected(len(decoded.rejected))
         if not len(decoded.samples):
             return None
+        self._with.puller.since(batch.epoch)
         keyed = self._with.puller.keyed(self._with.shape.crossed(decoded.samples.ids))
         decoded_s = time.monotonic()
         pulled = self._pulled(keyed)
@@ -188,6 +189,7 @@ class Learner:
     def _push(self) -> None:
         while (step := self._to_push.get()) is not None and step.lesson is not None:
             began_s = time.monotonic()
+            self._with.pusher.since(step.batch.epoch)
             self._with.pusher.push(step.keyed, step.lesson.rows, step.lesson.dense)
             push_s = time.monotonic() - began_s
             step.batch.done()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from estimator.rules import RULES, rule_named
-from services.demo.scenario import CROWD_AFTER_S, JOB, START_S, Scenario
+from services.demo.scenario import CROWD_AFTER_S, HISTORY_DAYS, JOB, START_S, Scenario
 
 PLACES: dict[str, Any] = {
     "kafka": "localhost:1",
@@ -71,15 +71,34 @@ def test_a_fixed_pool_is_sized_from_the_traffic_to_come() -> None:
     assert 500.0 * (mean - 1) < rates.mean() <= 500.0 * mean < 500.0 * peak
 
 
+def last_bin(scenario: Scenario, until_s: float) -> float:
+    """The mean rate of the five simulated minutes before."""
+    return float(scenario.shape.rates(np.arange(until_s - 300.0, until_s)).mean())
+
+
+def counting_noise(scenario: Scenario) -> float:
+    """The deviation of a bin's rate: a bin has so many samples, give or take their root."""
+    return float(np.sqrt(scenario.mean_per_s / scenario.step_s))
+
+
 def test_the_past_is_the_same_series_as_the_traffic_to_come() -> None:
     scenario = Scenario()
 
     past = scenario.history(until_s=1_000_000.0)
 
     assert past.end_s == pytest.approx(1_000_000.0)
-    middle_of_last_bin = START_S - 150.0
-    assert past.rates[-1] == pytest.approx(scenario.shape.rate_per_s(middle_of_last_bin))
     assert past.step_s == pytest.approx(scenario.step_s)
+    assert past.rates[-1] == pytest.approx(last_bin(scenario, START_S), abs=4 * counting_noise(scenario))
+
+
+def test_the_past_is_as_rough_as_what_the_meter_will_measure() -> None:
+    scenario = Scenario()
+    rates = scenario.shape.history(until_s=START_S, step_s=300.0, days=HISTORY_DAYS).rates
+
+    past = scenario.history(until_s=1_000_000.0)
+
+    scatter = (past.rates - rates) / np.sqrt(rates / scenario.step_s)
+    assert scatter.std() == pytest.approx(1.0, rel=0.05), "whole samples, drawn as the generator draws them"
 
 
 def test_a_restarted_generator_goes_on_where_the_killed_one_would_be(tmp_path: Path) -> None:
@@ -101,7 +120,8 @@ def test_a_run_up_is_played_before_what_counts(tmp_path: Path) -> None:
     past = scenario.history(until_s=1_000_000.0)
 
     assert float(command[command.index("--start") + 1]) == START_S
-    assert past.rates[-1] == pytest.approx(scenario.shape.rate_per_s(START_S - 40.0 * 144.0 - 150.0))
+    before = last_bin(scenario, START_S - 40.0 * 144.0)
+    assert past.rates[-1] == pytest.approx(before, abs=4 * counting_noise(scenario))
     first = float(scenario.shape.rates(START_S + np.arange(60.0)).mean())
     assert 500.0 * (scenario.workers_at_start - 1) < first / 0.8 <= 500.0 * scenario.workers_at_start
 

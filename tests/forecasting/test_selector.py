@@ -42,6 +42,39 @@ def test_a_model_that_was_right_before_is_believed() -> None:
     assert abs(served[0, 0, 1] - 10.0) < 0.2
 
 
+def test_a_newcomer_is_held_against_the_others_over_its_own_times() -> None:
+    """Calm before it came, loud since: who was there before has the smaller mean, and is no better for it."""
+    old = Selector(GRID, ["last-value", "old"])
+    said = {"last-value": says(10.0), "old": says(10.0)}
+    play(old, said, 200)
+    selector = old.renamed(["new", "last-value", "old"])
+    calm, loud = 10 + np.random.default_rng(0).normal(size=200), np.full(100, 30.0)
+    for end in range(201, 301):
+        past = history(np.append(calm, loud)[:end])
+        selector.settle(past)
+        selector.mix(past.end_s, {**said, "new": says(11.0)})  # a little less far off than the others
+
+    scores = {score.model: score for score in selector.scores()}
+    assert scores["new"].loss > scores["old"].loss, "over other times, and so it must not count"
+    assert scores["new"].weight > scores["old"].weight
+
+
+def test_a_forecast_counts_for_as_long_as_it_stood() -> None:
+    """Every eighth bin at first, as in a rehearsal, then every one: a bin weighs as much then as now."""
+    selector = Selector(GRID, ["first", "later"], half_life_s=1e9)
+    rates = np.append(np.full(400, 10.0), np.full(100, 14.0))
+    for end in (*range(8, 400, 8), *range(400, 501)):
+        past = history(rates[:end])
+        selector.settle(past)
+        selector.mix(past.end_s, {"first": says(10.0, width=0.0), "later": says(14.0, width=0.0)})
+
+    scores = {score.model: score for score in selector.scores()}
+    wrong = 100 * 0.95 * 4.0, 400 * 0.05 * 4.0
+    came = 400 * 10.0 + 100 * 14.0
+    assert scores["first"].loss == pytest.approx(wrong[0] / came, rel=0.15)
+    assert scores["later"].loss == pytest.approx(wrong[1] / came, rel=0.15)
+
+
 def test_before_any_score_all_models_weigh_the_same() -> None:
     served = Selector(GRID, ["one", "two"]).mix(0.0, {"one": says(8.0), "two": says(12.0)})
 

@@ -53,9 +53,12 @@ def lessons() -> Lessons:
     return lessons_from(GRID, {"other": past}, Calendar())
 
 
+STEPS = 100
+"""Of training: the laws hold by construction, however little was learned."""
+
+
 def _network(name: str) -> FleetModel:
-    # The laws hold by construction, however little was learned.
-    effort = Effort(steps=100) if name == "patchtst" else Effort(steps=4, batch=16)
+    effort = Effort(steps=STEPS) if name == "patchtst" else Effort(steps=4, batch=16)
     trained = train_network(lessons(), spec_named(name), Calendar(), effort)
     return runnable(trained, GRID, Calendar())
 
@@ -78,10 +81,10 @@ class Mixed:
 
 TRAINED: dict[str, Callable[[], FleetModel]] = {
     "regression": lambda: train_regression(lessons()),
-    "perceptron": lambda: train_perceptron(lessons()),
-    "window": lambda: train_window(lessons()),
-    "steady-window": lambda: train_window(lessons(), name="steady-window"),
-    "shared-window": lambda: train_window(lessons(), name="shared-window"),
+    "perceptron": lambda: train_perceptron(lessons(), steps=STEPS),
+    "window": lambda: train_window(lessons(), steps=STEPS),
+    "steady-window": lambda: train_window(lessons(), name="steady-window", steps=STEPS),
+    "shared-window": lambda: train_window(lessons(), name="shared-window", steps=STEPS),
     "patchtst": lambda: _network("patchtst"),
     "boosting": lambda: train_boosting(lessons(), trees=40),
     "nhits": lambda: _network("nhits"),

@@ -163,7 +163,8 @@ def test_a_stop_ends_it_at_once_with_a_final_report() -> None:
     ).run()
 
     assert reports[-1].finished
-    assert reports[-1].elapsed_s == pytest.approx(3.0)
+    assert reports[0].elapsed_s == pytest.approx(SLOT_S), "the first says that traffic has begun"
+    assert reports[-1].elapsed_s == pytest.approx(2.0 + SLOT_S)
 
 
 def test_a_report_replaces_the_one_before_in_one_step(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from services.traffic.shape import (
     WEEK_S,
     FlashCrowd,
     SyntheticTraffic,
+    counted,
     played,
 )
 
@@ -94,7 +95,22 @@ def test_history_is_the_same_series_as_the_traffic_to_come() -> None:
 
     assert past.end_s == now_s
     assert len(past.rates) == 7 * 288
-    assert past.rates[-1] == shape.rate_per_s(now_s - 150.0)
+    last_bin = shape.rates(np.arange(now_s - 300.0, now_s))
+    assert past.rates[-1] == pytest.approx(last_bin.mean(), rel=0.002), "a mean, as a meter tells"
+
+
+def test_a_counted_past_scatters_as_samples_do() -> None:
+    steady = SyntheticTraffic(50.0, diurnal=0.0, weekly=0.0, noise=0.0).history(
+        until_s=MONDAY_S, step_s=2.0, days=1
+    )
+
+    seen = counted(steady, seed=3)
+
+    samples = seen.rates * seen.step_s
+    assert (samples == samples.round()).all()
+    assert samples.mean() == pytest.approx(100.0, rel=0.01)
+    assert samples.var() == pytest.approx(100.0, rel=0.05)
+    assert np.array_equal(seen.rates, counted(steady, seed=3).rates)
 
 
 def test_a_past_played_faster_ends_now_with_the_same_rates() -> None:

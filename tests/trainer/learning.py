@@ -16,6 +16,7 @@ import psutil
 import yaml
 from confluent_kafka import Producer
 
+from services.samples.layout import Ids, Samples, encode
 from services.settings import Settings
 from services.store.connect import connect_sync
 from services.store.keys import Keys
@@ -74,7 +75,7 @@ class Cluster:
 
     def __init__(self, settings: Settings, directory: Path) -> None:
         self.settings = settings
-        self._directory = directory
+        self.directory = self._directory = directory
         directory.mkdir(exist_ok=True)
         self._config = directory / "penstock.yaml"
         self._config.write_text(yaml.safe_dump(settings.model_dump(mode="json")), encoding="utf-8")
@@ -132,3 +133,18 @@ def send_clicks(settings: Settings, count: int, *, maker: ClickMaker, among: byt
         producer.produce(settings.jobs[JOB].topic, among)
     assert producer.flush(30) == 0
     return count + (among is not None)
+
+
+def send_one_of_each_user(settings: Settings, count: int) -> Ids:
+    """Samples whose first id nobody else has, so that each has a row of its own; the ids of all."""
+    shape = settings.jobs[JOB].worker
+    ids = np.arange(count, dtype=np.uint64)[:, None].repeat(shape.categorical, axis=1)
+    ids[:, 1:] %= np.uint64(50)
+    labels, at_s = (np.arange(count) % 2).astype(np.float32), np.full(count, time.time())
+    samples = Samples(labels, at_s, ids, np.full((count, shape.numeric), 0.5, np.float32))
+    producer = Producer({"bootstrap.servers": settings.kafka.bootstrap, "log_level": 2, "linger.ms": 5})
+    for number, value in enumerate(encode(samples)):
+        producer.produce(settings.jobs[JOB].topic, value, key=str(number))
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    return ids

@@ -177,6 +177,10 @@ class HeldPush:
         self.let_go = Event()
         self.started = 0
         self.version = 0
+        self.epoch = 0
+
+    def since(self, epoch: int) -> None:
+        self.epoch = epoch
 
     def push(self, *_: object) -> None:
         self.started += 1

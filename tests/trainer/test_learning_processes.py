@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 from services.control.training_quality import TrainingQuality, pooled
+from services.samples.layout import Ids
 from services.settings import Settings
 from services.store.connect import connect, connect_sync
 from services.store.keys import Keys
@@ -18,13 +20,15 @@ from services.store.reports import RedisReports
 from services.traffic.clicks import ClickMaker
 from services.trainer.ps.directory import RedisDirectory
 from services.trainer.ps.link import ShardLink
+from services.trainer.ps.placement import keys_of
 from services.trainer.ps.snapshot import SnapshotVault
 from services.trainer.ps.wire import Operation, Request
 from shuffler.errors import NotOpened
 from shuffler.lease import Progress
+from tests.servers.cable import Cable
 from tests.servers.kafka import KafkaUnderTest
 from tests.stream.streams import JOB, progress_of, settings_for
-from tests.trainer.learning import Cluster, send_clicks
+from tests.trainer.learning import Cluster, Process, send_clicks, send_one_of_each_user
 from tests.trainer.test_dead_letters import consumed
 from tests.waiting import eventually, eventually_async
 
@@ -198,6 +202,69 @@ def test_a_shard_that_left_in_order_repeats_nothing_and_one_that_lost_its_direct
     assert trained(settings, 2 * count).lost == 0
     assert all_trained(settings).watermarks == progress_of(settings).ends
     assert worker.ask_to_leave() == 0, worker.said()
+
+
+@pytest.fixture
+def slow(lone: Cluster) -> Iterator[Cluster]:
+    """With one shard, and a worker that takes its time."""
+    job = lone.settings.jobs[JOB]
+    wanted = job.model_copy(update={"worker": job.worker.model_copy(update={"step_ms": 10.0})})
+    made = Cluster(lone.settings.model_copy(update={"jobs": {JOB: wanted}}), lone.directory / "slow")
+    yield made
+    made.end()
+
+
+def check_all_taught(cluster: Cluster, last: Process, users: Ids) -> None:
+    """Every sample has changed its own row in what the last process of the shard leaves behind."""
+    progress = all_trained(cluster.settings)
+    assert last.ask_to_leave() == 0, last.said()
+    assert sum(progress.watermarks.values()) == len(users)
+    assert progress.lost == 0
+    kept = snapshots(cluster.settings).latest()
+    assert kept is not None
+    taught = set(kept.table.keys[kept.table.squares > 0].tolist())
+    assert set(keys_of(users)[:, 0].tolist()) <= taught
+
+
+def test_a_shard_that_wakes_when_another_has_its_place_teaches_and_keeps_nothing(slow: Cluster) -> None:
+    """As after a long pause, in which an orchestrator started a replacement."""
+    paused = slow.shard().wait_until_ready()
+    users = send_one_of_each_user(slow.settings, 12_000)
+    worker = slow.worker("w0").wait_until_ready()
+    trained(slow.settings, 1_000)
+
+    with paused.frozen():
+        replacement = slow.shard().wait_until_ready()
+    assert paused.process.wait(60) == 0
+    assert "shard_superseded" in paused.said()
+    replacement.kill()
+    last = slow.shard().wait_until_ready()
+
+    check_all_taught(slow, last, users)
+    assert worker.process.poll() is None, worker.said()
+
+
+def test_workers_leave_a_shard_that_is_cut_off_from_the_store_for_the_one_started_in_its_place(
+    slow: Cluster,
+) -> None:
+    """It answers whoever is connected, and cannot hear that what it learns is nobody's."""
+    redis = urlsplit(slow.settings.redis.url)
+    with Cable(redis.hostname or "", redis.port or 0) as cable:
+        through = redis._replace(netloc=redis.netloc.replace(str(redis.port), str(cable.port))).geturl()
+        severed = slow.shard(0, "--redis", through).wait_until_ready()
+        users = send_one_of_each_user(slow.settings, 12_000)
+        worker = slow.worker("w0").wait_until_ready()
+        trained(slow.settings, 1_000)
+
+        cable.cut()
+        replacement = slow.shard().wait_until_ready()
+        check_all_taught(slow, replacement, users)
+
+        assert severed.process.poll() is None, "it was there all the time"
+        cable.mend()
+        assert severed.process.wait(60) == 0
+    assert "shard_superseded" in severed.said()
+    assert worker.process.poll() is None, worker.said()
 
 
 def test_batches_of_a_lease_under_way_are_taught_again_to_a_shard_that_lost_them(

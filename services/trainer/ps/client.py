@@ -112,6 +112,7 @@ class ParameterClient:
         self._patient = patient
         self._slots: SlotMap | None = None
         self._links: dict[int, ShardLink] = {}
+        self._epoch = 0
         self._outage = Outage("parameter server")
         self.loads: dict[int, Load] = {}
         """The latest word of each shard."""
@@ -169,6 +170,17 @@ class ParameterClient:
             return Request(Operation.PUSH, _taken(keyed.keys, places), numbers, flags)
 
         self._ask(np.arange(len(keyed.keys)), keyed.keys, asked, lambda shard, *_: parts.pop(shard, None))
+
+    def since(self, epoch: int) -> None:
+        """Leases of this epoch of the ledger are trained from now on.
+
+        A shard that lost something has moved the ledger, after it had claimed its place in the store: whoever
+        trains what was leased since must look there. What was pushed elsewhere before does not count: the
+        leases it was for are lost.
+        """
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self.close()
 
     def close(self) -> None:
         """Hang up everywhere."""

@@ -71,7 +71,7 @@ class ShardDesk:
 
     def _handed_over(self, operation: Operation, numbers: memoryview, now_s: float) -> bytes:
         """A slot's rows for another shard; with TAKE nobody changes them here any more."""
-        slot, shard = slot_asked(numbers)
+        slot, shard, _ = slot_asked(numbers)
         is_here = self.slots.served[slot]
         if operation is Operation.TAKE:
             is_here = self.slots.freeze(slot, shard, now_s=now_s)
@@ -100,14 +100,14 @@ class ShardDesk:
         self.version += 1
 
 
-def slot_asked(numbers: memoryview) -> tuple[int, int]:
-    """The slot that a request names, and the shard that wants it. Raises Unfit."""
+def slot_asked(numbers: memoryview) -> tuple[int, int, int]:
+    """The slot that a request names, the shard that wants it, its process's epoch. Raises Unfit."""
     if len(numbers) != SLOT.size:
         raise Unfit(f"{len(numbers)} bytes name no slot")
-    slot, shard = SLOT.unpack(numbers)
+    slot, shard, epoch = SLOT.unpack(numbers)
     if slot >= SLOTS:
         raise Unfit(f"there is no slot {slot}")
-    return slot, shard
+    return slot, shard, epoch
 
 
 def _sound(numbers: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ import redis
 from services.store.connect import translating
 from services.store.errors import StateCorrupt
 from services.store.keys import Keys
-from services.trainer.ps.errors import ShardMissing
+from services.trainer.ps.errors import ShardMissing, ShardSuperseded, ShardUnavailable
 from services.trainer.ps.link import ShardAddress
 from services.trainer.ps.placement import SlotMap
 
@@ -22,7 +22,7 @@ class ShardDirectory(Protocol):
     """Finds shards. Every method may raise StateUnavailable."""
 
     def find(self, shard: int) -> ShardAddress:
-        """Where it is now. Raises ShardMissing."""
+        """Where its newest process is. Raises ShardMissing, ShardUnavailable when that does not serve yet."""
         ...
 
     def slots(self, shards: int) -> SlotMap:
@@ -32,7 +32,11 @@ class ShardDirectory(Protocol):
 
 class RedisDirectory:
     """Implements ShardDirectory on Redis. A shard that ends stays listed until it comes back elsewhere:
-    that it was there tells a restarted one that it has something to restore."""
+    that it was there tells a restarted one that it has something to restore.
+
+    Every process of a shard claims an epoch before it restores anything, higher than all before. From then on
+    the store takes no word of an older one, and nobody is sent there.
+    """
 
     def __init__(
         self, client: redis.Redis, keys: Keys, job: str, *, capacities: Sequence[float] = ()
@@ -45,36 +49,74 @@ class RedisDirectory:
         self._slots = keys.slots(job)
 
     def find(self, shard: int) -> ShardAddress:
-        with translating(self._client, f"HGET {self._shards}"):
-            raw = self._client.hget(self._shards, str(shard))
+        with translating(self._client, f"HMGET {self._shards}"):
+            raw, newest = self._client.hmget(self._shards, [str(shard), _epoch(shard)])
         if raw is None:
             raise ShardMissing(self._job, shard)
         try:
-            return ShardAddress(**json.loads(raw))
+            found = ShardAddress(**json.loads(raw))
         except (ValueError, TypeError) as error:
             raise StateCorrupt(self._shards, wrong=str(error), remedy="start the shard again") from error
+        if found.epoch < int(newest or 0):
+            raise ShardUnavailable(str(found), "another process of this shard is taking over")
+        return found
 
     def known(self, shard: int) -> bool:
         """Whether such a shard has ever been there."""
         with translating(self._client, f"HEXISTS {self._shards}"):
             return bool(self._client.hexists(self._shards, str(shard)))
 
-    def enter(self, shard: int, address: ShardAddress) -> None:
-        """This is where the shard is from now on."""
+    def claim(self, shard: int, *, after: int = 0) -> int:
+        """From now on whoever calls is this shard: its epoch, above `after` and all that were claimed."""
+        claimed = after
+
+        def raised(pipe: Any) -> None:  # redis-py does not type its pipelines
+            nonlocal claimed
+            claimed = max(int(pipe.hget(self._shards, _epoch(shard)) or 0), after) + 1
+            pipe.multi()
+            pipe.hset(self._shards, _epoch(shard), claimed)
+
         with translating(self._client, f"HSET {self._shards}"):
-            self._client.hset(self._shards, str(shard), json.dumps(asdict(address)))
+            self._client.transaction(raised, self._shards)
+        return claimed
 
-    def give(self, slot: int, *, to: int, shards: int) -> None:
-        """From now on shard `to` serves the slot. Said by the shard that served it, as often as it takes."""
+    def newest(self, shard: int) -> int:
+        """The epoch of the process that claimed the shard last; 0 before any."""
+        with translating(self._client, f"HGET {self._shards}"):
+            return int(self._client.hget(self._shards, _epoch(shard)) or 0)
 
-        def moved(pipe: Any) -> None:  # redis-py does not type its pipelines
+    def enter(self, shard: int, address: ShardAddress) -> None:
+        """This is where the shard is from now on. Raises ShardSuperseded."""
+
+        def listed(pipe: Any) -> None:
+            self._check(pipe, {shard: address.epoch})
+            pipe.multi()
+            pipe.hset(self._shards, str(shard), json.dumps(asdict(address)))
+
+        with translating(self._client, f"HSET {self._shards}"):
+            self._client.transaction(listed, self._shards)
+
+    def give(self, slot: int, *, to: int, shards: int, while_: Mapping[int, int] | None = None) -> None:
+        """From now on shard `to` serves the slot. Said by the shard that served it, as often as it takes.
+
+        Nothing changes unless the shards of `while_` are still in these epochs: raises ShardSuperseded.
+        """
+
+        def moved(pipe: Any) -> None:
+            self._check(pipe, while_ or {})
             raw = pipe.get(self._slots)
             after = self._read(raw, shards).moved(slot, to)
             pipe.multi()
             pipe.set(self._slots, _written(after))
 
         with translating(self._client, f"SET {self._slots}"):
-            self._client.transaction(moved, self._slots)
+            self._client.transaction(moved, self._slots, self._shards)
+
+    def _check(self, pipe: Any, epochs: Mapping[int, int]) -> None:
+        for shard, epoch in epochs.items():
+            newest = int(pipe.hget(self._shards, _epoch(shard)) or 0)
+            if newest > epoch:
+                raise ShardSuperseded(shard, epoch=epoch, newest=newest)
 
     def slots(self, shards: int) -> SlotMap:
         first = _written(SlotMap.by_capacity(self._capacities or [1.0] * shards))
@@ -94,6 +136,10 @@ class RedisDirectory:
                 self._slots, wrong=wrong, remedy="set parameters.shards back, or delete the key"
             )
         return found
+
+
+def _epoch(shard: int) -> str:
+    return f"epoch:{shard}"
 
 
 def _written(slots: SlotMap) -> str:

@@ -3,6 +3,7 @@
 ShardError
 ├── ShardUnavailable   nobody answers there: look where it is now, and ask again
 ├── ShardMissing       the store knows no such shard: start it
+├── ShardSuperseded    another process of it was started since: this one must not go on
 ├── ShardMoved         what was asked for is served elsewhere: look in the store, and ask again
 └── ShardRefused       it answers and says no: a person must look
 """
@@ -28,6 +29,16 @@ class ShardMissing(ShardError):
         super().__init__(
             f"shard {shard} of job {job!r} is not in the store; "
             f"start it: penstock shard --job {job} --shard {shard}"
+        )
+
+
+class ShardSuperseded(ShardError):
+    """Another process is this shard by now."""
+
+    def __init__(self, shard: int, *, epoch: int, newest: int) -> None:
+        self.shard = shard
+        super().__init__(
+            f"process {epoch} of shard {shard} was superseded by process {newest}, whose word alone counts"
         )
 
 

@@ -13,11 +13,13 @@ from services.trainer.ps.wire import ANSWER_HEAD, FRAME_BYTES_MAX, Answer, Load,
 
 @dataclass(frozen=True, slots=True)
 class ShardAddress:
-    """Where a shard listens, and the secret that it wants to hear."""
+    """Where a shard listens, the secret that it wants to hear, and which of its processes this is."""
 
     host: str
     port: int
     secret: str
+    epoch: int = 0
+    """Every process of a shard has a higher one than those before it."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -61,6 +63,8 @@ class ShardLink:
         body = self._exactly(length)
         if verdict == Verdict.MOVED:
             raise ShardMoved(str(self.address))
+        if verdict == Verdict.STRANGER:
+            raise ShardUnavailable(str(self.address), body.decode(errors="replace"))
         if verdict != Verdict.OK:
             raise ShardRefused(str(self.address), body.decode(errors="replace"))
         load = Load(busy, cv2, version, queue, rows, bytes_in, bytes_out)

@@ -9,6 +9,7 @@ import numpy as np
 
 from services.trainer.ps.directory import ShardDirectory
 from services.trainer.ps.link import ShardAddress, ShardLink
+from services.trainer.ps.slots import Heir
 from services.trainer.ps.wire import SLOT, Operation, Request
 
 _TIMEOUT_S: Final = 10.0
@@ -38,14 +39,14 @@ class Peers(Protocol):
 class LinkedPeers:
     """Implements Peers over connections; each question has one of its own."""
 
-    def __init__(self, directory: ShardDirectory, *, shard: int, shards: int) -> None:
-        """`shard` is who asks."""
+    def __init__(self, directory: ShardDirectory, *, shard: int, shards: int, epoch: int = 0) -> None:
+        """`shard` is who asks, in its process `epoch`."""
         self._directory = directory
-        self._shard = shard
+        self._asking = Heir(shard, epoch)
         self._shards = shards
 
     async def find(self, shard: int) -> Peer:
-        return _LinkedPeer(await asyncio.to_thread(self._directory.find, shard), self._shard)
+        return _LinkedPeer(await asyncio.to_thread(self._directory.find, shard), self._asking)
 
     async def owner_of(self, slot: int) -> int:
         slots = await asyncio.to_thread(self._directory.slots, self._shards)
@@ -53,12 +54,12 @@ class LinkedPeers:
 
 
 class _LinkedPeer:
-    def __init__(self, address: ShardAddress, asking: int) -> None:
+    def __init__(self, address: ShardAddress, asking: Heir) -> None:
         self._address = address
         self._asking = asking
 
     async def ask(self, operation: Operation, slot: int | None = None) -> bytes:
-        numbers = b"" if slot is None else SLOT.pack(slot, self._asking)
+        numbers = b"" if slot is None else SLOT.pack(slot, *self._asking)
         return await asyncio.to_thread(self._ask, Request(operation, _NO_KEYS, numbers))
 
     def _ask(self, request: Request) -> bytes:

@@ -15,6 +15,8 @@ import structlog
 
 from services.control.errors import StateUnavailable
 from services.trainer.ps.desk import Elsewhere, ShardDesk, Unfit, slot_asked
+from services.trainer.ps.errors import ShardSuperseded
+from services.trainer.ps.slots import Heir
 from services.trainer.ps.wire import (
     FRAME_BYTES_MAX,
     REQUEST_HEAD,
@@ -31,10 +33,10 @@ _log = structlog.get_logger(__name__)
 _WINDOW_S: Final = 1.0
 _SLOWED: Final = frozenset({Operation.PULL, Operation.PUSH})
 
-Giver = Callable[[int, int], None]
+Giver = Callable[[int, Heir], None]
 
 
-def _nobody(slot: int, shard: int) -> None:
+def _nobody(slot: int, heir: Heir) -> None:
     """Where there is no store, the other shard is told of its slots by whoever moves them."""
 
 
@@ -81,7 +83,8 @@ class ShardServer:
     """Serves one desk. `service_ms` makes each pull and push take at least so long, for demonstrations."""
 
     def __init__(self, desk: ShardDesk, *, service_ms: float = 0.0, giver: Giver = _nobody) -> None:
-        """`giver` writes in the store that a slot is another shard's; it may raise StateUnavailable."""
+        """`giver` writes in the store that a slot is another shard's; it may raise StateUnavailable, and
+        ShardSuperseded when one of the two processes is no longer its shard."""
         self.desk = desk
         self._giver = giver
         self.secret = secrets.token_hex(16)
@@ -148,7 +151,8 @@ class ShardServer:
             self._send(out, Answer(Verdict.OK, b"", self._load()))
             return True
         else:
-            self._send(out, self._refusal("the secret is wrong; workers read it from the store"))
+            why = "the secret is wrong, or that of another process; it is in the store"
+            self._send(out, self._refusal(why, Verdict.STRANGER))
         await out.drain()
         return False
 
@@ -203,29 +207,39 @@ class ShardServer:
 
     async def _release(self, numbers: memoryview, now_s: float) -> bytes | None:
         """The shard that asks has the slot's rows: from now on it is that shard's, in the store too."""
-        slot, shard = slot_asked(numbers)
-        if not self.desk.slots.release(slot, shard, now_s=now_s):
+        slot, shard, epoch = slot_asked(numbers)
+        if not self.desk.slots.release(slot, Heir(shard, epoch), now_s=now_s):
             raise Unfit(f"slot {slot} is not on its way to shard {shard}")
-        return b"" if await self.give_away() else None
+        if not await self.give_away():
+            return None
+        if self.desk.slots.served[slot]:
+            raise Unfit(f"slot {slot} stays: process {epoch} of shard {shard} was superseded")
+        return b""
 
     async def give_away(self) -> bool:
         """Write in the store whose the slots are that leave, and forget their rows; False when it is away."""
         async with self._giving:
-            for slot, shard in list(self.desk.slots.leaving.items()):
+            for slot, heir in list(self.desk.slots.leaving.items()):
                 try:
-                    await asyncio.to_thread(self._giver, slot, shard)
+                    await asyncio.to_thread(self._giver, slot, heir)
                 except StateUnavailable as error:
-                    _log.warning("slot_not_given_yet", slot=slot, to=shard, why=str(error))
+                    _log.warning("slot_not_given_yet", slot=slot, to=heir.shard, why=str(error))
                     return False
+                except ShardSuperseded as error:
+                    _log.warning("slot_not_given", slot=slot, to=heir.shard, why=str(error))
+                    if error.shard != heir.shard:
+                        return False  # this process is the one: it has nothing more to say
+                    self.desk.slots.keep(slot)
+                    continue
                 self.desk.slots.gave(slot)
                 self.desk.table.drop(slot)
-                _log.info("slot_given_away", slot=slot, to=shard)
+                _log.info("slot_given_away", slot=slot, to=heir.shard)
         return True
 
-    def _refusal(self, why: str) -> Answer:
+    def _refusal(self, why: str, verdict: Verdict = Verdict.REFUSED) -> Answer:
         self.refused += 1
         _log.warning("request_refused", why=why)
-        return Answer(Verdict.REFUSED, why.encode(), self._load())
+        return Answer(verdict, why.encode(), self._load())
 
     def _send(self, out: asyncio.StreamWriter, answer: Answer) -> None:
         if out.is_closing():

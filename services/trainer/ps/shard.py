@@ -29,10 +29,11 @@ from services.stream.topic import Topic
 from services.trainer.ps.adoption import Adoption
 from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.directory import RedisDirectory
-from services.trainer.ps.errors import ShardError, ShardMissing
+from services.trainer.ps.errors import ShardError, ShardSuperseded
 from services.trainer.ps.link import ShardAddress
 from services.trainer.ps.peers import LinkedPeers, Peers
 from services.trainer.ps.server import ShardServer
+from services.trainer.ps.slots import Heir
 from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
 from services.trainer.ps.table import Learning
 from services.trainer.ready import say_ready
@@ -60,7 +61,7 @@ def run_shard(settings: Settings, job: str, shard: int, listen: Listen, *, conne
     """Serve one shard of a job's parameters until SIGTERM or SIGINT; the exit code."""
     try:
         asyncio.run(Shard(settings, job, shard).live(listen, connect_s=connect_s))
-    except (StreamError, StateUnavailable, OSError) as error:
+    except (StreamError, StateUnavailable, ShardSuperseded, OSError) as error:
         _log.critical("shard_gave_up", job=job, shard=shard, why=str(error))
         return EXIT_UNAVAILABLE
     _log.info("shard_left", job=job, shard=shard)
@@ -88,6 +89,8 @@ class Shard:
         wanted = self._wanted = settings.jobs[job].parameters
         self.desk = ShardDesk(row_size=1 + wanted.dim, rows_max=wanted.rows_max, learning=learning_of(wanted))
         self._directory: RedisDirectory | None = None
+        self.epoch = 0
+        """Which process of the shard this is: claimed at its start, higher than all before."""
         self.server = ShardServer(self.desk, service_ms=wanted.service_ms, giver=self._give)
         self._keeping = asyncio.Lock()
         """Rows on their way here are as good as the watermark that was read before them: no other snapshot
@@ -98,7 +101,10 @@ class Shard:
         self._log = _log.bind(job=job, shard=shard)
 
     async def live(self, listen: Listen, *, connect_s: float) -> None:
-        """From the restored snapshot to the last one. Raises StreamError, StateUnavailable, OSError."""
+        """From the restored snapshot to the last one.
+
+        Raises StreamError, StateUnavailable, ShardSuperseded, OSError.
+        """
         leaving = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, leaving.set)
@@ -114,7 +120,8 @@ class Shard:
             self.begin(plan, directory, ledger, known=known)
             self.desk.warm_up()
             bound = await self.server.start(listen.host, listen.port)
-            directory.enter(self._shard, ShardAddress(listen.advertised, bound, self.server.secret))
+            where = ShardAddress(listen.advertised, bound, self.server.secret, self.epoch)
+            directory.enter(self._shard, where)
             self._log.info("shard_ready", pid=os.getpid(), host=listen.advertised, port=bound)
             say_ready()
             await self.serve(directory, ledger, leaving)
@@ -122,26 +129,33 @@ class Shard:
     def begin(self, plan: StreamPlan, directory: RedisDirectory, ledger: LeaseLedger, *, known: bool) -> None:
         """Be what this shard was, with the slots that the store gives it.
 
-        Raises StreamError, StateUnavailable.
+        Its place is claimed first: a process of it that still lives then has no say in the store, and
+        workers that lease anything after the ledger was moved go where this one will be. Raises
+        StreamError, StateUnavailable.
         """
         self._directory = directory
+        self.epoch = self.vault.epoch = directory.claim(self._shard, after=self.vault.newest_epoch)
         self.desk.slots.settle(directory.slots(self._wanted.shards), self._shard)
-        self._restore(plan, ledger, known=known)
-        self.vault.open_again()
+        restored = self._restore(plan, ledger, known=known)
+        try:
+            self.vault.take_over(restored or Snapshot.of(self.desk, Position()))
+        except OSError as error:
+            self._log.error("snapshot_failed", why=str(error), remedy="make room; the next one is tried")
 
-    def _restore(self, plan: StreamPlan, ledger: LeaseLedger, *, known: bool) -> None:
+    def _restore(self, plan: StreamPlan, ledger: LeaseLedger, *, known: bool) -> Snapshot | None:
         """The newest snapshot, and the ledger to where it is good for. Raises StreamError."""
         snapshot = self.vault.latest()
         if snapshot is None:
             if known:
                 self._train_again(plan, ledger, Position())
-            return
+            return None
         snapshot.restore(self.desk)
         self._log.info("snapshot_restored", rows=len(self.desk.table), clean=snapshot.clean)
         if snapshot.lacks(self.desk.slots.served):  # the newest could not be read
             self._train_again(plan, ledger, Position())
         elif not snapshot.clean:
             self._train_again(plan, ledger, snapshot.position)
+        return snapshot
 
     async def serve(self, directory: RedisDirectory, ledger: LeaseLedger, leaving: asyncio.Event) -> None:
         """Until asked to leave, with a last snapshot, or until another process is this shard."""
@@ -155,12 +169,13 @@ class Shard:
         else:
             await self.keep(ledger, clean=True)
 
-    def _give(self, slot: int, shard: int) -> None:
+    def _give(self, slot: int, heir: Heir) -> None:
         if self._directory is not None:
-            self._directory.give(slot, to=shard, shards=self._wanted.shards)
+            epochs = {self._shard: self.epoch, heir.shard: heir.epoch}
+            self._directory.give(slot, to=heir.shard, shards=self._wanted.shards, while_=epochs)
 
     def _peers(self, directory: RedisDirectory) -> Peers:
-        return LinkedPeers(directory, shard=self._shard, shards=self._wanted.shards)
+        return LinkedPeers(directory, shard=self._shard, shards=self._wanted.shards, epoch=self.epoch)
 
     async def _relieve(self, directory: RedisDirectory, ledger: LeaseLedger) -> None:
         """Look every `relief_s` whether another shard is much busier, and take slots from it."""
@@ -189,19 +204,21 @@ class Shard:
             self.desk.slots.fade()
 
     async def _superseded(self, directory: RedisDirectory, leaving: asyncio.Event) -> bool:
-        """Whether the store names another process by the time this one leaves; then it leaves at once.
+        """Whether another process has claimed this shard by the time this one leaves; then it leaves at once.
 
-        Workers that still push here would teach a shard that nobody restores.
+        Workers that still push here teach a shard that nobody restores.
         """
-        while not await _happened(leaving, within_s=_LISTED_S):
+        left = False
+        while True:
             try:
-                listed = await asyncio.to_thread(directory.find, self._shard)
-            except (StateUnavailable, ShardMissing):
-                continue  # nobody knows; the next look will tell
-            if listed.secret != self.server.secret:
-                leaving.set()
-                return True
-        return False
+                if await asyncio.to_thread(directory.newest, self._shard) > self.epoch:
+                    leaving.set()
+                    return True
+            except StateUnavailable:
+                pass  # nobody knows; the next look will tell
+            if left:
+                return False
+            left = await _happened(leaving, within_s=_LISTED_S)
 
     async def _within(self, connect_s: float, directory: RedisDirectory, leaving: asyncio.Event) -> bool:
         """Whether this shard was there before; Redis has `connect_s` to tell."""
@@ -221,14 +238,14 @@ class Shard:
             progress = ledger.progress()
         except NotOpened:
             return
-        starts = position.starts_again(progress)
-        if not starts:
-            return
+        # With nothing to train again the ledger is moved to where it stands: its epoch rises, so that whoever
+        # leases from now on looks where this shard is, and does not teach a process that it superseded.
+        starts = position.starts_again(progress) or dict(progress.watermarks)
         with closing(Topic(self._settings.kafka, plan.topic, plan.group)) as topic:
             starts = stream_position.rewind(topic, ledger, starts)
         again = sum(progress.watermarks[p] - start for p, start in starts.items() if p in progress.watermarks)
         self._log.warning(
-            "ledger_rewound", samples_again=max(0, again), why="this shard lost what they taught"
+            "ledger_rewound", samples_again=max(0, again), why="this shard lost what they taught, if any"
         )
 
     async def _keep_snapshots(self, ledger: LeaseLedger, leaving: asyncio.Event) -> None:

@@ -3,12 +3,13 @@
 A slot is *served*; or *frozen*, while its rows are on their way to another shard; or *leaving*, once the
 other has them and until the store says so; or another's. Only the shard that served a slot writes in the
 store that another one has it: so a slot never has two owners, and what one of them acknowledged is in
-the rows that the other got. Frozen for too long it is served again; leaving, it can only leave.
+the rows that the other got. Frozen for too long it is served again, and so it is when the process that has
+its rows was superseded before the store named it; else, leaving, it can only leave.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,13 @@ FROZEN_S: Final = 10.0
 _FADE: Final = 0.5
 
 
+class Heir(NamedTuple):
+    """Whom a slot is given to: a shard, and the process of it that has the rows."""
+
+    shard: int
+    epoch: int = 0
+
+
 class SlotDesk:
     """The slots of one shard. Every slot is served where nobody says otherwise."""
 
@@ -28,7 +36,7 @@ class SlotDesk:
         self.served: NDArray[np.bool_] = np.ones(SLOTS, bool)
         self.asked: NDArray[np.float64] = np.zeros(SLOTS)
         """Keys asked for by slot, older ones fading: what makes a shard busy."""
-        self.leaving: dict[int, int] = {}
+        self.leaving: dict[int, Heir] = {}
         """Slots that are to be another shard's, and whose: until the store has it, nobody serves them."""
         self.coming: set[int] = set()
         """Slots whose rows are here, and which another shard serves still."""
@@ -56,17 +64,27 @@ class SlotDesk:
         self._frozen[slot] = (shard, now_s + FROZEN_S)
         return True
 
-    def release(self, slot: int, shard: int, *, now_s: float) -> bool:
-        """Whether `shard` may have it: it was frozen for that shard, and still is. There is no way back.
+    def release(self, slot: int, heir: Heir, *, now_s: float) -> bool:
+        """Whether that shard may have it: it was frozen for it, and still is. There is no way back while
+        the process lives that has its rows.
 
         What was given away is not remembered here, only in the store: it may have come back since, and been
         given to nobody.
         """
         self._thaw(now_s)
-        if self._frozen.get(slot, (None,))[0] == shard:
+        if self._frozen.get(slot, (None,))[0] == heir.shard:
             del self._frozen[slot]
-            self.leaving[slot] = shard
-        return self.leaving.get(slot) == shard
+            self.leaving[slot] = heir
+        known = self.leaving.get(slot)
+        if known is None or known.shard != heir.shard:
+            return False
+        self.leaving[slot] = max(known, heir)  # a process that came after the one that asked first
+        return True
+
+    def keep(self, slot: int) -> None:
+        """Whoever was to have it is no more, and the store names this shard: it is served again."""
+        del self.leaving[slot]
+        self.served[slot] = True
 
     def held(self) -> NDArray[np.bool_]:
         """Whose rows are here, whoever serves them."""

@@ -1,8 +1,9 @@
 """A shard's parameters on disk, with the position in the stream that they are good for.
 
-One file each, `<number>.npz`; zip's checksums tell a damaged one. It is written under another name,
+One file each, `<epoch>-<number>.npz`; zip's checksums tell a damaged one. It is written under another name,
 forced to the disk and then renamed: a snapshot is there whole or not at all. One written by a shard
-that left in order is called `<number>.clean.npz`: nothing was trained after it.
+that left in order is called `<epoch>-<number>.clean.npz`: nothing was trained after it. The epoch is that
+of the shard's process: what a superseded one writes is never the newest.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,6 +77,8 @@ class Snapshot:
     clean: bool = False
     slots: NDArray[np.bool_] = field(default_factory=lambda: np.ones(SLOTS, bool))
     """Whose rows are in it, as far as there are any."""
+    path: str | None = None
+    """The name of the file that it was read from."""
 
     @classmethod
     def of(cls, desk: ShardDesk, position: Position, *, clean: bool = False) -> Snapshot:
@@ -106,15 +109,17 @@ class SnapshotVault:
     """The snapshots of one shard, the newest `kept` of them."""
 
     def __init__(self, directory: Path, *, kept: int = 3) -> None:
+        self.epoch = 0
+        """Of the process that writes here."""
         self._directory = directory
         self._kept = kept
 
     def write(self, snapshot: Snapshot) -> Path:
         """Keep it, and drop the oldest. Raises OSError: then what was there before still is."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        number = max((_number(path) for path in self._all()), default=0) + 1
-        path = self._directory / f"{number:010d}{_CLEAN if snapshot.clean else '.npz'}"
-        draft = self._directory / f".{number:010d}.{os.getpid()}"
+        name = f"{self.epoch:06d}-{max((_order(path)[1] for path in self._all()), default=0) + 1:010d}"
+        path = self._directory / f"{name}{_CLEAN if snapshot.clean else '.npz'}"
+        draft = self._directory / f".{name}.{os.getpid()}"
         try:
             with draft.open("wb") as file:
                 np.savez(file, allow_pickle=False, **_arrays(snapshot))
@@ -141,14 +146,26 @@ class SnapshotVault:
                 )
         return None
 
-    def open_again(self) -> None:
-        """From now on more is trained than the newest snapshot has: it is no longer called clean."""
-        for path in self._all():
-            if path.name.endswith(_CLEAN):
-                path.rename(path.with_name(path.name.removesuffix(_CLEAN) + ".npz"))
+    @property
+    def newest_epoch(self) -> int:
+        """Of the processes that wrote here; 0 before any."""
+        return max((_order(path)[0] for path in self._all()), default=0)
+
+    def take_over(self, restored: Snapshot) -> None:
+        """From now on what is restored is the newest, and a snapshot of this process: more is trained than it
+        has, so it is not clean, and what a superseded process may still write does not come before it.
+
+        Raises OSError.
+        """
+        path = None if restored.path is None else self._directory / restored.path
+        if path is None or not path.exists():
+            self.write(replace(restored, clean=False))
+            return
+        path.replace(self._directory / f"{self.epoch:06d}-{_order(path)[1]:010d}.npz")
+        self._force_directory()
 
     def _all(self) -> list[Path]:
-        return sorted(self._directory.glob("[0-9]*.npz"), key=_number)
+        return sorted(self._directory.glob("[0-9]*.npz"), key=_order)
 
     def _force_directory(self) -> None:
         handle = os.open(self._directory, os.O_RDONLY)
@@ -158,8 +175,10 @@ class SnapshotVault:
             os.close(handle)
 
 
-def _number(path: Path) -> int:
-    return int(path.name.partition(".")[0])
+def _order(path: Path) -> tuple[int, int]:
+    """Epoch and number. Releases before this one wrote a number alone."""
+    epoch, _, number = path.name.partition(".")[0].rpartition("-")
+    return int(epoch or 0), int(number)
 
 
 def _arrays(snapshot: Snapshot) -> dict[str, NDArray[Any]]:
@@ -200,4 +219,5 @@ def _read(path: Path) -> Snapshot:
             int(about["version"]),
             clean=path.name.endswith(_CLEAN),
             slots=slots,
+            path=path.name,
         )

@@ -9,8 +9,9 @@
 | STATS     | JSON                         |
 | COPY slot | its rows, as they are        |
 | TAKE slot | its rows, for good: they are asked for here no more |
-| RELEASE slot, shard | that the store names that shard now |
+| RELEASE slot | that the store names the shard that asks now |
 
+COPY, TAKE and RELEASE also tell who asks: the shard, and which of its processes.
 PULL and PUSH of a slot that is served elsewhere, or on its way, are answered MOVED, and nothing is done.
 A request is head (length of what follows it, operation, flags, the wire's form, keys) and body; an answer
 likewise, with the shard's load on the way: its busy share, the variability of its service, its version, and
@@ -36,8 +37,8 @@ WIRE_FORM: Final = 0
 REQUEST_HEAD: Final = struct.Struct("<IBBHI")
 ANSWER_HEAD: Final = struct.Struct("<IBBHIffQQQ")
 _QUEUE_MAX: Final = 65_535
-SLOT: Final = struct.Struct("<HH")
-"""A slot, and the shard that wants it."""
+SLOT: Final = struct.Struct("<HHI")
+"""A slot, the shard that wants it, and the epoch of its process."""
 _SCALE: Final = struct.Struct("<f")
 
 
@@ -71,6 +72,8 @@ class Verdict(IntEnum):
     REFUSED = 1
     MOVED = 2
     """Look in the store where it is, and ask there."""
+    STRANGER = 3
+    """The secret is another process's: look in the store again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,12 +18,13 @@ from services.settings import Settings
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
 from services.trainer.ps.directory import RedisDirectory
-from services.trainer.ps.errors import ShardMissing, ShardUnavailable
+from services.trainer.ps.errors import ShardMissing, ShardSuperseded, ShardUnavailable
 from services.trainer.ps.link import ShardAddress
 from services.trainer.ps.peers import Peers
 from services.trainer.ps.placement import SLOTS, SlotMap
 from services.trainer.ps.server import ServiceTimes
 from services.trainer.ps.shard import Shard
+from services.trainer.ps.slots import Heir
 from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
 from services.trainer.ps.wire import SLOT, Operation
 
@@ -72,17 +73,39 @@ class Vault:
     """Snapshots that outlive their process. A kill before the end of a write leaves the one before."""
 
     def __init__(self) -> None:
-        self.kept: list[Snapshot] = []
+        self.kept: list[tuple[int, Snapshot]] = []
+        """By epoch of the process that wrote it, in the order of names."""
 
-    def write(self, snapshot: Snapshot) -> Path:
-        self.kept.append(snapshot)
-        return Path(f"{len(self.kept)}.npz")
+    def opened(self) -> OpenVault:
+        """As one process sees it."""
+        return OpenVault(self)
 
     def latest(self) -> Snapshot | None:
-        return self.kept[-1] if self.kept else None
+        return self.kept[-1][1] if self.kept else None
 
-    def open_again(self) -> None:
-        self.kept = [dataclasses.replace(each, clean=False) for each in self.kept[-1:]]
+
+class OpenVault:
+    """Implements SnapshotVault, for one process."""
+
+    def __init__(self, vault: Vault) -> None:
+        self.epoch = 0
+        self._vault = vault
+
+    @property
+    def newest_epoch(self) -> int:
+        return self._vault.kept[-1][0] if self._vault.kept else 0
+
+    def write(self, snapshot: Snapshot) -> Path:
+        kept = self._vault.kept
+        kept.append((self.epoch, snapshot))
+        kept.sort(key=lambda each: each[0])  # stable: within an epoch the last is the newest
+        return Path(f"{len(kept)}.npz")
+
+    def latest(self) -> Snapshot | None:
+        return self._vault.latest()
+
+    def take_over(self, restored: Snapshot) -> None:
+        self._vault.kept = [(self.epoch, dataclasses.replace(restored, clean=False))]
 
 
 class Directory:
@@ -91,18 +114,31 @@ class Directory:
     def __init__(self, world: World) -> None:
         self._world = world
         self.addresses: dict[int, ShardAddress] = {}
+        self.epochs = Counter[int]()
         self.map = SlotMap((np.arange(SLOTS) % world.shards).astype(np.uint16))
 
     def find(self, shard: int) -> ShardAddress:
         self._answers()
         if shard not in self.addresses:
             raise ShardMissing("clicks", shard)
+        if self.addresses[shard].epoch < self.epochs[shard]:
+            raise ShardUnavailable("sim", "another process of this shard is taking over")
         return self.addresses[shard]
+
+    def claim(self, shard: int, *, after: int = 0) -> int:
+        self._answers()
+        self.epochs[shard] = max(self.epochs[shard], after) + 1
+        return self.epochs[shard]
+
+    def newest(self, shard: int) -> int:
+        self._answers()
+        return self.epochs[shard]
 
     def known(self, shard: int) -> bool:
         return shard in self.addresses
 
     def enter(self, shard: int, address: ShardAddress) -> None:
+        self._check({shard: address.epoch})
         self.addresses[shard] = address
 
     def slots(self, shards: int) -> SlotMap:
@@ -110,11 +146,17 @@ class Directory:
         self._answers()
         return self.map
 
-    def give(self, slot: int, *, to: int, shards: int) -> None:
+    def give(self, slot: int, *, to: int, shards: int, while_: Mapping[int, int]) -> None:
         del shards
         self._answers()
+        self._check(while_)
         self.map = self.map.moved(slot, to)
         self._world.moves += 1
+
+    def _check(self, epochs: Mapping[int, int]) -> None:
+        for shard, epoch in epochs.items():
+            if self.epochs[shard] > epoch:
+                raise ShardSuperseded(shard, epoch=epoch, newest=self.epochs[shard])
 
     def _answers(self) -> None:
         if self._world.store_away:
@@ -140,17 +182,17 @@ class SimulatedShard(Shard):
         super().__init__(settings, "clicks", number)
         self.plan = StreamPlan.of("clicks", settings.jobs["clicks"])
         self._world = world
-        self.vault = cast(SnapshotVault, world.vaults[number])
+        self.vault = cast(SnapshotVault, world.vaults[number].opened())
         self.server.times = SeededTimes(world)
 
     def _peers(self, directory: RedisDirectory) -> Peers:
-        return cast(Peers, WorldPeers(self._world, self._shard))
+        return cast(Peers, WorldPeers(self._world, Heir(self._shard, self.epoch)))
 
     def _train_again(self, plan: StreamPlan, ledger: LeaseLedger, position: Position) -> None:
-        starts = position.starts_again(ledger.progress())
-        if starts:
-            ledger.reset(starts, {0: self._world.released})
-            self._world.rewound += 1
+        progress = ledger.progress()
+        starts = position.starts_again(progress) or dict(progress.watermarks)
+        ledger.reset(starts, {0: self._world.released})
+        self._world.rewound += 1
 
 
 class Incarnation:
@@ -170,6 +212,7 @@ class Incarnation:
         self.turn = asyncio.Lock()
         self.leaving = asyncio.Event()
         self.shard = SimulatedShard(world, number)
+        world.everyone[self.shard.server.secret] = self
         cast(Any, self.shard.server).close = self._hang_up
         self.life = world.spawn(self._live(), of=self)
 
@@ -179,9 +222,12 @@ class Incarnation:
             await asyncio.sleep(0.5)
         self.shard.begin(self.shard.plan, directory, world.ledger, known=directory.known(self.number))
         await world.pause()
-        directory.enter(self.number, ShardAddress("sim", 1, self.shard.server.secret))
+        where = ShardAddress("sim", 1, self.shard.server.secret, self.shard.epoch)
+        try:
+            directory.enter(self.number, where)
+        except ShardSuperseded:
+            return
         self.listens = True
-        world.latest[self.number] = self
         await self.shard.serve(directory, world.ledger, self.leaving)
 
     async def _hang_up(self) -> None:
@@ -216,13 +262,13 @@ class Incarnation:
 class WorldPeer:
     """One process of another shard, as long as it is there."""
 
-    def __init__(self, world: World, target: Incarnation | None, asking: int) -> None:
+    def __init__(self, world: World, target: Incarnation | None, asking: Heir) -> None:
         self._world = world
         self._target = target
         self._asking = asking
 
     async def ask(self, operation: Operation, slot: int | None = None) -> bytes:
-        numbers = b"" if slot is None else SLOT.pack(slot, self._asking)
+        numbers = b"" if slot is None else SLOT.pack(slot, *self._asking)
         me = here.get()
         with self._world.doing(me, f"asking {operation.name}"):
             return await self._world.asked(self._target, operation, NO_KEYS, numbers)
@@ -231,15 +277,13 @@ class WorldPeer:
 class WorldPeers:
     """Implements Peers within the world."""
 
-    def __init__(self, world: World, asking: int) -> None:
+    def __init__(self, world: World, asking: Heir) -> None:
         self._world = world
         self._asking = asking
 
     async def find(self, shard: int) -> WorldPeer:
         address = await asyncio.to_thread(self._world.directory.find, shard)
-        target = self._world.latest.get(shard)
-        same = target is not None and target.shard.server.secret == address.secret
-        return WorldPeer(self._world, target if same else None, self._asking)
+        return WorldPeer(self._world, self._world.everyone[address.secret], self._asking)
 
     async def owner_of(self, slot: int) -> int:
         slots = await asyncio.to_thread(self._world.directory.slots, self._world.shards)

@@ -26,6 +26,15 @@ def test_whoever_is_killed_every_row_lies_where_the_store_says_and_none_is_lost(
     World(seed, shards=shards).run()
 
 
+def test_nothing_is_lost_to_a_process_that_lives_on_when_another_was_started_in_its_place() -> None:
+    usurped = 0
+    for seed in range(2000, 2040):
+        world = World(seed, usurping=0.6)
+        world.run()
+        usurped += world.usurped
+    assert usurped > 100, "or nothing was tried"
+
+
 def test_nothing_is_lost_at_whichever_step_of_a_move_a_shard_is_killed() -> None:
     killed_while = Counter[str]()
     for seed in range(1000, 1200):

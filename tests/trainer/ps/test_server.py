@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
+from dataclasses import replace
 from threading import Thread
 
 import numpy as np
@@ -118,8 +119,52 @@ def test_a_gradient_that_is_no_number_is_refused_and_moves_nothing() -> None:
 def test_whoever_does_not_know_the_secret_is_refused() -> None:
     with serving(desk()) as server:
         address = address_of(server)
-        with pytest.raises(ShardRefused, match="secret is wrong"):
+        with pytest.raises(ShardUnavailable, match="secret is wrong"):
             ShardLink(ShardAddress(address.host, address.port, "guess"), timeout_s=10.0)
+
+
+def test_a_worker_that_read_the_secret_of_the_process_before_reads_the_new_one() -> None:
+    """On a fixed port the new process listens before it is listed."""
+    directory, shard = Stale(), desk()
+    with serving(shard) as server:
+        now = directory.addresses[0] = address_of(server)
+        directory.before = replace(now, secret="the one before")  # noqa: S106 - it opens nothing
+        client = ParameterClient(directory, shards=1, row_size=3)
+        client.begin(DENSE)
+        client.close()
+
+    assert len(shard.dense.values) == len(DENSE)
+    assert directory.before is None, "it was tried"
+
+
+def test_whoever_trains_leases_of_a_newer_epoch_looks_again_where_the_shards_are() -> None:
+    """One that lost something has moved the ledger; the process before it may live, and answer."""
+    directory, before, after = ListedShards(), desk(), desk()
+    with serving(before) as one, serving(after) as two:
+        directory.addresses[0] = address_of(one)
+        client = client_of(directory)
+        client.since(5)
+        client.begin(DENSE)
+        directory.addresses[0] = address_of(two)
+        client.since(5)
+        client.pull(client.keyed(IDS))
+        assert len(before.table) == 4, "a connection is kept while nothing has happened"
+        client.since(6)
+        client.begin(DENSE)
+        client.pull(client.keyed(IDS))
+        client.close()
+
+    assert len(after.table) == 4
+
+
+class Stale(ListedShards):
+    """Tells once where a shard was before."""
+
+    before: ShardAddress | None = None
+
+    def find(self, shard: int) -> ShardAddress:
+        before, self.before = self.before, None
+        return before or super().find(shard)
 
 
 def test_a_worker_of_a_release_with_another_wire_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,12 +22,12 @@ from services.trainer.ps.adoption import Adoption
 from services.trainer.ps.client import ParameterClient
 from services.trainer.ps.desk import ShardDesk, Unfit
 from services.trainer.ps.directory import RedisDirectory
-from services.trainer.ps.errors import ShardMoved
+from services.trainer.ps.errors import ShardMoved, ShardSuperseded
 from services.trainer.ps.peers import LinkedPeers
 from services.trainer.ps.placement import SLOTS, SlotMap, keys_of, slots_of
 from services.trainer.ps.relief import SLOTS_AT_ONCE, Relief, levelled, relief
 from services.trainer.ps.server import ShardServer
-from services.trainer.ps.slots import FROZEN_S, SlotDesk
+from services.trainer.ps.slots import FROZEN_S, Heir, SlotDesk
 from services.trainer.ps.snapshot import Position, Snapshot
 from services.trainer.ps.table import TableRows
 from services.trainer.ps.wire import SLOT, Flag, Operation
@@ -54,11 +54,11 @@ class Movable(ListedShards):
         del shards
         return self.map
 
-    def give(self, slot: int, shard: int) -> None:
+    def give(self, slot: int, heir: Heir) -> None:
         if self.away:
             self.away = False
             raise StateUnavailable("redis")
-        self.map = self.map.moved(slot, shard)
+        self.map = self.map.moved(slot, heir.shard)
 
 
 async def _kept(bring: Callable[[], Awaitable[None]]) -> bool:
@@ -125,6 +125,25 @@ def test_slots_move_while_gradients_come_and_every_one_counts_once() -> None:
     assert not set(slots_of(there).tolist()) & set(wanted.tolist()), "it forgot what it gave away"
 
 
+def test_a_slot_stays_when_the_process_that_asked_for_it_was_superseded() -> None:
+    """Its place has another by now, which has none of the rows."""
+    directory = Movable(2)
+    slot = int(slots_of(keys_of(IDS))[0, 0])
+
+    def give(_: int, heir: Heir) -> None:
+        raise ShardSuperseded(heir.shard, epoch=heir.epoch, newest=heir.epoch + 1)
+
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serving(each, giver=give)) for each in directory.desks]
+        directory.addresses = {number: address_of(server) for number, server in enumerate(servers)}
+        taken = asyncio.run(_adoption(directory, 1).adopt(Relief(0, (slot,))))
+
+    assert taken == 0
+    assert directory.desks[0].slots.served[slot]
+    assert not directory.desks[0].slots.leaving
+    assert not directory.desks[1].slots.held()[slot]
+
+
 def test_a_store_that_is_away_delays_a_slot_and_loses_nothing() -> None:
     directory = Movable(2)
     slot = int(slots_of(keys_of(IDS))[0, 0])
@@ -188,7 +207,7 @@ def test_a_slot_that_is_here_already_is_left_alone_whatever_the_other_shard_was_
 
 
 def test_rows_are_handed_out_only_by_the_shard_that_serves_them() -> None:
-    elsewhere, request = desk(), memoryview(SLOT.pack(5, 1))
+    elsewhere, request = desk(), memoryview(SLOT.pack(5, 1, 0))
     elsewhere.slots.served[5] = False
 
     for operation in (Operation.COPY, Operation.TAKE):
@@ -207,7 +226,7 @@ def test_a_shard_that_died_between_copy_and_answer_finds_out_whose_the_slot_is(g
     snapshot = Snapshot.of(here, Position())
     if given:
         there.slots.freeze(slot, 1, now_s=0.0)
-        there.slots.release(slot, 1, now_s=0.0)
+        there.slots.release(slot, Heir(1), now_s=0.0)
 
     back = directory.desks[1] = desk()
     back.slots.settle(directory.map, 1)
@@ -239,13 +258,13 @@ def test_a_slot_whose_new_shard_is_silent_is_served_again_and_one_that_left_is_n
     assert not slots.freeze(5, 2, now_s=1.0), "one at a time"
     assert not slots.serves(key, now_s=FROZEN_S - 0.1)
     assert slots.serves(key, now_s=FROZEN_S)
-    assert not slots.release(5, 1, now_s=FROZEN_S + 1), "too late"
+    assert not slots.release(5, Heir(1), now_s=FROZEN_S + 1), "too late"
     slots.freeze(5, 1, now_s=20.0)
-    assert not slots.release(5, 2, now_s=21.0), "it is on its way to another"
-    assert slots.release(5, 1, now_s=21.0)
+    assert not slots.release(5, Heir(2), now_s=21.0), "it is on its way to another"
+    assert slots.release(5, Heir(1), now_s=21.0)
     assert not slots.serves(key, now_s=1e6), "it may be the other's by now: only the store may tell"
     slots.gave(5)
-    assert not slots.release(5, 1, now_s=22.0), "whoever did not hear it looks in the store"
+    assert not slots.release(5, Heir(1), now_s=22.0), "whoever did not hear it looks in the store"
 
 
 def test_whoever_has_no_patience_is_told_that_a_slot_moved() -> None:

@@ -46,7 +46,10 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for trained in (1, 2, 3):
         vault.write(Snapshot.of(desk(), Position(trained=trained)))
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0000000002.npz", "0000000003.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "000000-0000000002.npz",
+        "000000-0000000003.npz",
+    ]
     found = vault.latest()
     assert found is not None
     assert found.position.trained == 3
@@ -65,7 +68,7 @@ def test_a_full_disk_leaves_the_snapshot_before_whole_and_no_rubbish(tmp_path: P
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    assert [path.name for path in tmp_path.iterdir()] == ["0000000001.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["000000-0000000001.npz"]
     found = vault.latest()
     assert found is not None
     assert found.position == POSITION
@@ -88,11 +91,55 @@ def test_a_damaged_snapshot_is_told_of_and_the_one_before_it_taken(tmp_path: Pat
     assert [log["event"] for log in logs] == ["snapshot_damaged"]
 
 
+def test_what_a_superseded_process_keeps_is_never_the_newest(tmp_path: Path) -> None:
+    before, after = SnapshotVault(tmp_path), SnapshotVault(tmp_path)
+    before.epoch, after.epoch = 1, 2
+    before.write(Snapshot.of(taught(), POSITION))
+    restored = after.latest()
+    assert restored is not None
+
+    after.take_over(restored)
+    for _ in range(5):
+        before.write(Snapshot.of(taught(), Position(trained=999)))
+    found = after.latest()
+
+    assert found is not None
+    assert found.position == POSITION
+    assert after.newest_epoch == 2
+
+
+def test_with_nothing_to_restore_a_superseded_process_leaves_nothing_to_restore_either(
+    tmp_path: Path,
+) -> None:
+    before, after = SnapshotVault(tmp_path), SnapshotVault(tmp_path)
+    before.epoch, after.epoch = 1, 2
+
+    after.take_over(Snapshot.of(desk(), Position()))
+    before.write(Snapshot.of(taught(), Position(trained=999)))
+    found = after.latest()
+
+    assert found is not None
+    assert found.position == Position()
+
+
+def test_a_snapshot_of_a_release_that_knew_no_epochs_is_read(tmp_path: Path) -> None:
+    vault = SnapshotVault(tmp_path)
+    vault.write(Snapshot.of(taught(), POSITION)).rename(tmp_path / "0000000007.npz")
+    vault.epoch = 1
+    vault.write(Snapshot.of(taught(), Position(trained=999)))
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0000000007.npz", "000001-0000000008.npz"]
+    found = vault.latest()
+    assert found is not None
+    assert found.position.trained == 999
+
+
 def test_a_clean_snapshot_is_clean_until_more_is_trained(tmp_path: Path) -> None:
     vault = SnapshotVault(tmp_path)
     vault.write(Snapshot.of(taught(), POSITION, clean=True))
     clean = vault.latest()
-    vault.open_again()
+    assert clean is not None
+    vault.take_over(clean)
     opened = vault.latest()
 
     assert clean is not None

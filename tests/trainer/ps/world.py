@@ -18,11 +18,12 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
+from services.control.errors import StateUnavailable
 from services.samples.layout import Floats, Ids
 from services.stream.memory_ledger import MemoryLedger
 from services.stream.ports import LeaseLedger
 from services.trainer.ps.desk import ShardDesk
-from services.trainer.ps.errors import ShardMoved, ShardRefused, ShardUnavailable
+from services.trainer.ps.errors import ShardMissing, ShardMoved, ShardRefused, ShardUnavailable
 from services.trainer.ps.placement import SLOTS, slots_of
 from services.trainer.ps.wire import Operation, Verdict
 from shuffler.errors import LeaseLost
@@ -37,6 +38,8 @@ KEYS_A_SLOT: Final = 2
 LINK_TIMEOUT_S: Final = 10.0
 SETTLES_WITHIN_S: Final = 600.0
 NO_PLACES: Final = np.empty(0, np.intp)
+Links = dict[int, Incarnation]
+"""A worker's connections, by shard."""
 
 Value = TypeVar("Value")
 
@@ -51,7 +54,9 @@ STEPS = (
 class World:
     """One history. `gentle` ones have no kills and lose nothing on the way."""
 
-    def __init__(self, seed: int, *, shards: int = 2, gentle: bool = False) -> None:
+    def __init__(self, seed: int, *, shards: int = 2, gentle: bool = False, usurping: float = 0.1) -> None:
+        """`usurping` is how many of the misfortunes are a second process of a shard that lives."""
+        self._usurping = usurping
         self.random = random.Random(seed)
         self.shards = shards
         self.row_size = ROW_SIZE
@@ -63,6 +68,9 @@ class World:
         self.directory = Directory(self)
         self.vaults = [Vault() for _ in range(shards)]
         self.latest: dict[int, Incarnation] = {}
+        self.everyone: dict[str, Incarnation] = {}
+        """By secret: every process that ever was."""
+        self.usurped = 0
         self.loop = VirtualLoop()
         self.ledger: LeaseLedger = MemoryLedger(Terms(ttl_s=1e9), now_s=self.loop.time)
         slots = self.random.sample(range(SLOTS), HOT_SLOTS)
@@ -117,6 +125,9 @@ class World:
 
     async def _misfortune(self) -> None:
         what, number = self.random.random(), self.random.randrange(self.shards)
+        if self.random.random() < self._usurping:
+            self._usurp(number)
+            return
         if what < 0.15:
             self.store_away = True
             await asyncio.sleep(self.random.uniform(0.1, 5.0))
@@ -130,6 +141,12 @@ class World:
             await self._away([number] if self.random.random() < 0.6 else list(range(self.shards)))
         else:
             await self._ambush()
+
+    def _usurp(self, number: int) -> None:
+        """Another process of a shard is started while the one before lives, serves, and does not know."""
+        if self.latest[number].alive and self.latest[number].listens:
+            self.latest[number] = Incarnation(self, number)
+            self.usurped += 1
 
     async def _ambush(self) -> None:
         """Wait until somebody is at a certain step, and kill it, or all others."""
@@ -234,21 +251,24 @@ class World:
             reply.set_result(answer.body)
 
     async def _train(self, worker: str) -> None:
+        links, epoch = Links(), 0
         while True:
             lease = self.ledger.acquire(worker, samples=self.random.randint(1, 3), prefer=())
             if lease is None:
                 await asyncio.sleep(0.05)
                 continue
+            if lease.epoch > epoch:  # as ParameterClient.since
+                links, epoch = Links(), lease.epoch
             for sample in range(lease.start, lease.end):
                 keys: Ids = np.array(sorted(self.lessons[sample]), np.uint64)
                 gradients = np.zeros((len(keys), ROW_SIZE), np.float32)
                 gradients[:, sample] = 1.0
-                await self._all(Operation.PULL, keys, np.empty((len(keys), 0), np.float32))
-                await self._all(Operation.PUSH, keys, gradients)
+                await self._all(links, Operation.PULL, keys, np.empty((len(keys), 0), np.float32))
+                await self._all(links, Operation.PUSH, keys, gradients)
             with suppress(LeaseLost):
                 self.ledger.complete(lease, trained=lease.end - lease.start, late=0)
 
-    async def _all(self, operation: Operation, keys: Ids, numbers: Floats) -> None:
+    async def _all(self, links: Links, operation: Operation, keys: Ids, numbers: Floats) -> None:
         """As the workers' client: all shards, those that did not answer again, until all have."""
         known, missing = self.directory.map, np.arange(len(keys))
         while len(missing):
@@ -256,14 +276,15 @@ class World:
             for shard in np.unique(homes).tolist():
                 places = missing[homes == shard]
                 try:
-                    await self.asked(
-                        self.latest.get(shard), operation, keys[places], numbers[places].tobytes()
-                    )
+                    if shard not in links:
+                        links[shard] = self.everyone[self.directory.find(shard).secret]
+                    await self.asked(links[shard], operation, keys[places], numbers[places].tobytes())
                 except ShardMoved:
                     left.append(places)
                     known = self.directory.map
-                except ShardUnavailable:
+                except (ShardUnavailable, ShardMissing, StateUnavailable):
                     left.append(places)
+                    links.pop(shard, None)
                     await asyncio.sleep(0.3)
             missing = np.sort(np.concatenate(left)) if left else NO_PLACES
 
