@@ -26,8 +26,8 @@ has half the weight. Models err in different directions: a worse one that errs o
 the mix, a quantile far out more than a median, whose loss is known better."""
 JOINS_BELOW, LEAVES_ABOVE = 1.6, 2.0
 """Loss over the best model's at which a model joins the mix and at which it leaves: hysteresis."""
-LEADER_MARGIN = 0.1
-"""A new leader must have this much more weight than the one in force."""
+LEADER_MARGIN = 1.1
+"""A new leader must have so many times the weight of the one in force."""
 SHRINKAGE = 12.0
 """A lead with fewer scores than this is judged by how good the best model is."""
 YARDSTICK = "last-value"
@@ -252,7 +252,7 @@ class Selector:
         share = upper.mean(axis=(1, 2))
         best = int(np.argmax(share))
         current = self.models.index(self.leader)
-        if share[best] > share[current] + LEADER_MARGIN:
+        if share[best] > LEADER_MARGIN * share[current]:
             self.leader = self.models[best]
         self._share = share
 

@@ -154,6 +154,20 @@ def test_the_leader_changes_only_for_one_that_is_clearly_better() -> None:
     assert changes == 0
 
 
+def test_among_many_models_the_best_one_leads_though_none_has_much_weight() -> None:
+    names = [f"fair {number}" for number in range(8)]
+    selector = Selector(GRID, [*names, "best"])
+
+    said = {**dict.fromkeys(names, says(10.0, width=1.2)), "best": says(10.0)}
+    play(selector, said, 200)
+    selector.leader = names[0]
+    play(selector, said, 5, start=200)
+
+    weights = {score.model: score.weight for score in selector.scores()}
+    assert weights["best"] < weights[names[0]] + 0.1
+    assert selector.leader == "best"
+
+
 def test_scores_tell_coverage_and_bias_at_peaks() -> None:
     selector = Selector(GRID, ["low", "wide"])
 
