@@ -12,19 +12,16 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from services.demo.scenario import CROWD_AFTER_S, Scenario
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-CROWD_S = CROWD_AFTER_S / Scenario().speed_up
 PENSTOCK = (sys.executable, "-m", "services.cli.main")
 
 
@@ -126,15 +123,10 @@ def demo(directory: Path, *options: str) -> Iterator[RunningDemo]:
         running.stop()
 
 
-def logged_s(log: str, event: str) -> float:
-    """When the log first tells of it."""
-    line = next(line for line in log.splitlines() if event in line)
-    return datetime.fromisoformat(line.split()[0]).timestamp()
-
-
 def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transformer(tmp_path: Path) -> None:
     with demo(tmp_path, "--minutes", "10") as running:
         # Light models serve until it is trained; then it has its say, as far as its live score earns it.
+        # That it leads is held without a cluster (tests/demo): a busy machine sends other traffic.
         eventually(
             lambda: running.weight("patchtst") > 0,
             within_s=300,
@@ -165,9 +157,6 @@ def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transfor
     assert figures["shrunk"] >= 1, figures
     assert "trained models serve now: patchtst" in log
     assert set(figures["forecast_models"]) - {"patchtst"}, "light models serve while it is trained"
-    if logged_s(log, "trained models serve now") - logged_s(log, "demo_started") < CROWD_S:
-        # On a machine that is not too busy: a crowd before that speaks for whoever is slow to follow.
-        assert figures["forecast_resizes"]["patchtst"] >= 1, figures
     assert 0 < figures["forecast_score"] < 0.2
     assert figures["orphans"] == 0
     assert list(running.temporary.iterdir()) == []
