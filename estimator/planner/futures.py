@@ -47,7 +47,8 @@ def futures_of(
     `live` is the rate of the bin that is filling since `elapsed_s`; None when nothing is known
     of it, and the path starts with it.
     """
-    paths = np.maximum(np.exp(outlook.ahead + outlook.volatility * model.errors) - model.quiet, 0.0)
+    errors = np.minimum(outlook.volatility * model.errors, outlook.rise)
+    paths = np.maximum(np.exp(outlook.ahead + errors) - model.quiet, 0.0)
     typical = np.maximum(np.exp(outlook.ahead) - model.quiet, 0.0)
     if live is not None:
         paths = np.concatenate([np.full((len(paths), 1), live), paths], axis=1)

@@ -35,6 +35,10 @@ EDGES = (0.0, 0.3, 0.55, 0.75, 0.87, 0.93, 0.96, 0.98, 0.99, 0.995, 0.998, 1.0)
 """Strata of the errors, by how bad they were: the tail is what is late."""
 EACH = 4
 """Paths from every stratum."""
+RISE_GROUPS, RISE_ROWS = 20, 0.05
+"""Levels at which the highest rise is kept, and the share of all rows that the highest one stands for."""
+RISE_MORE = 1.5
+"""What is to be feared over what was ever seen, in logarithms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,41 @@ class Outlook:
     ahead: Floats
     volatility: float
     level: float
+    rise: float
+    """No future lies further above the typical path than this."""
     further: Floats
     """How the log rate went on after that, a season before."""
 
     def nudged(self, given: Floats, trust: float) -> Outlook:
         """Moved towards a given forecast as far as that has deserved it."""
         return replace(self, ahead=(1 - trust) * self.ahead + trust * given)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rises:
+    """By level: how far traffic at it, or at a higher one, ever rose above what was forecast.
+
+    Errors are kept in units of their volatility, and a night's is next to nothing: in those units a
+    morning that begins a minute early is a catastrophe without end, which no noon has ever seen.
+    """
+
+    levels: Floats
+    """In order; the last group has all rows from its level on."""
+    highest: Floats
+    """From each level on: never more than from the one before."""
+
+    def above(self, level: float) -> float:
+        """The most that is to be feared at this level."""
+        at = int(np.searchsorted(self.levels, level, side="right")) - 1
+        return RISE_MORE * float(self.highest[max(at, 0)])
+
+    @classmethod
+    def seen(cls, levels: Floats, errors: Floats) -> Rises:
+        """From rows of (level, errors by lead)."""
+        order = np.argsort(levels, kind="stable")
+        worst = np.maximum.accumulate(errors.max(axis=1)[order][::-1])[::-1]
+        first = (np.linspace(0.0, 1.0 - RISE_ROWS, RISE_GROUPS) * len(order)).astype(np.int64)
+        return cls(levels[order][first], np.maximum(worst[first], 0.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +120,7 @@ class TrafficModel:
     """Bins after those forecast that are looked at roughly."""
     step1: float
     """One-step error over the error at the lead time."""
+    rises: Rises
 
     def recent(self, rates: Floats) -> Recent:
         """What the model needs of the traffic so far. Once a bin."""
@@ -114,7 +148,8 @@ class TrafficModel:
         ahead = recent.calm[last] + np.clip(features, *self.range) @ self.weights
         known = np.array([1.0, recent.fast, recent.slow, np.exp(-level)])
         volatility = float(np.sqrt(max(self.spread @ known, 1e-8)))
-        return Outlook(ahead, volatility, level, self._further(recent.calm, last))
+        rise = self.rises.above(float(recent.calm[last]))
+        return Outlook(ahead, volatility, level, rise, self._further(recent.calm, last))
 
     def _further(self, calm: Floats, last: int) -> Floats:
         """Seen over WIDTH bins a season before; as far as that is past, and flat without a season."""
@@ -153,8 +188,9 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
     step1 = float(np.sqrt(np.mean(np.minimum(errors[:, 0] ** 2, np.quantile(errors[:, 0] ** 2, 0.99)))))
     at_lead = float(np.sqrt(np.mean(sigma**2)))
     return TrafficModel(
-        shape, quiet, usual, weights, chosen, chances, spread, fall, guard, timing.further, step1 / at_lead
-    )
+        shape, quiet, usual, weights, chosen, chances, spread, fall, guard, timing.further, step1 / at_lead,
+        Rises.seen(calm[origins], errors),
+    )  # fmt: skip
 
 
 def _shape(bins: int, ahead: int, season: int) -> Shape:
