@@ -15,7 +15,10 @@ Places = NDArray[np.int64]
 LONGEST = 64
 """Bins of the longest recent mean."""
 RECENT = 8
-"""Features of the recent past; each season adds one more than there are knots."""
+"""Features of the recent past; each season adds one more than there are knots. Then come two of the clock,
+and a constant."""
+CLOCK_SEASONS = 7
+"""Over which a bin is seen to stand out, as far as they are known."""
 WIDTH = 8
 """Bins over which a season before is averaged."""
 
@@ -33,6 +36,17 @@ class Shape:
     def reach(self) -> int:
         """Bins before the origin that a row needs."""
         return max([2 * LONGEST, *(season + LONGEST for season in self.seasons)])
+
+    @property
+    def looks_back(self) -> int:
+        """Bins before the origin that a row makes use of."""
+        return max(self.reach, CLOCK_SEASONS * self.seasons[0] + WIDTH if self.seasons else 0)
+
+    def by_the_clock(self, levels: Floats, last: int) -> Floats:
+        """`by_the_clock` for every bin up to the last one forecast from `last`."""
+        if not self.seasons or self.seasons[0] < self.ahead + WIDTH:
+            return np.zeros(last + 1 + self.ahead)
+        return by_the_clock(levels, last, self.seasons[0], self.ahead)
 
     @property
     def lengths(self) -> Places:
@@ -55,10 +69,33 @@ def _mean(levels: Floats, last: int, many: int) -> float:
 
 
 @compiled
-def row(levels: Floats, origin: int, seasons: Places, knots: Places, into: Floats) -> None:
-    """The features at bin `origin`, all relative to the level there.
+def by_the_clock(levels: Floats, last: int, season: int, ahead: int) -> Floats:
+    """How far each bin, up to `ahead` after `last`, uses to stand out from those around it.
 
-    So the plainest forecast, that all stays as it is, is the row of zero weights.
+    The mean over the same bin of the last seasons, as if it had not in one more: what one season shows is
+    mostly chance. Jobs that start on the hour send for three minutes; a mean over eight does not know which.
+    """
+    found = np.zeros(last + 1 + ahead)
+    half = WIDTH // 2
+    for place in range(len(found)):
+        known = 0
+        for back in range(1, CLOCK_SEASONS + 1):
+            then = place - back * season
+            if then >= half:
+                found[place] += levels[then] - _mean(levels, then + half - 1, WIDTH)
+                known += 1
+        found[place] /= known + 1
+    return found
+
+
+@compiled
+def row(  # noqa: PLR0917 - compiled
+    levels: Floats, clock: Floats, origin: int, lead: int, seasons: Places, knots: Places, into: Floats
+) -> None:
+    """The features at bin `origin` for the bin `lead` after it, all relative to the level there.
+
+    So the plainest forecast, that all stays as it is, is the row of zero weights. Only the last feature
+    differs by lead.
     """
     now = levels[origin]
     window = 2
@@ -79,14 +116,16 @@ def row(levels: Floats, origin: int, seasons: Places, knots: Places, into: Float
         into[place] = _mean(levels, before, 16) - here
         place += 1
     into[place] = 1.0
+    into[place + 1] = clock[origin]
+    into[place + 2] = clock[origin + lead]
 
 
 @compiled
-def rows(levels: Floats, origins: Places, seasons: Places, knots: Places) -> Floats:
-    """One row for each origin."""
-    found = np.empty((len(origins), RECENT + len(seasons) * (len(knots) + 1) + 1))
+def rows(levels: Floats, clock: Floats, origins: Places, seasons: Places, knots: Places) -> Floats:
+    """One row for each origin, for the bin after it."""
+    found = np.empty((len(origins), RECENT + len(seasons) * (len(knots) + 1) + 3))
     for place in range(len(origins)):
-        row(levels, origins[place], seasons, knots, found[place])
+        row(levels, clock, origins[place], 1, seasons, knots, found[place])
     return found
 
 
@@ -135,14 +174,20 @@ def falls(levels: Floats, guard: int) -> Floats:
 
 @compiled
 def surprises(  # noqa: PLR0917 - compiled
-    levels: Floats, origins: Places, seasons: Places, knots: Places, range_: Floats, first: Floats
+    levels: Floats,
+    clock: Floats,
+    origins: Places,
+    seasons: Places,
+    knots: Places,
+    range_: Floats,
+    first: Floats,
 ) -> Floats:
     """Errors of the one-step forecast `first` at each origin, made from the bin before it."""
     errors = np.empty(len(origins))
     into = np.empty(len(first))
     for place in range(len(origins)):
         origin = origins[place] - 1
-        row(levels, origin, seasons, knots, into)
+        row(levels, clock, origin, 1, seasons, knots, into)
         said = 0.0
         for i in range(len(first)):
             said += first[i] * min(max(into[i], range_[0, i]), range_[1, i])

@@ -21,6 +21,7 @@ from estimator.planner.features import (
     rows,
     surprises,
 )
+from estimator.planner.rises import Rises
 from estimator.planner.timing import Timing
 
 ROWS_MIN = 240
@@ -29,16 +30,15 @@ ROWS_MAX = 20_000
 QUIET = 0.02
 """Added to every rate, as a share of the mean: the logarithm of nothing is no level."""
 RIDGE = 1e-3
+USUAL = 0.98
+"""Of the moves that a regression learns from this share counts in full, where most are next to nothing:
+at night, say."""
 FAST, SLOW = 12.0, 90.0
 """Bins over which recent surprises are averaged for the volatility."""
 EDGES = (0.0, 0.3, 0.55, 0.75, 0.87, 0.93, 0.96, 0.98, 0.99, 0.995, 0.998, 1.0)
 """Strata of the errors, by how bad they were: the tail is what is late."""
 EACH = 4
 """Paths from every stratum."""
-RISE_GROUPS, RISE_ROWS = 20, 0.05
-"""Levels at which the highest rise is kept, and the share of all rows that the highest one stands for."""
-RISE_MORE = 1.5
-"""What is to be feared over what was ever seen, in logarithms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +59,14 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rises:
-    """By level: how far traffic at it, or at a higher one, ever rose above what was forecast.
-
-    Errors are kept in units of their volatility, and a night's is next to nothing: in those units a
-    morning that begins a minute early is a catastrophe without end, which no noon has ever seen.
-    """
-
-    levels: Floats
-    """In order; the last group has all rows from its level on."""
-    highest: Floats
-    """From each level on: never more than from the one before."""
-
-    def above(self, level: float) -> float:
-        """The most that is to be feared at this level."""
-        at = int(np.searchsorted(self.levels, level, side="right")) - 1
-        return RISE_MORE * float(self.highest[max(at, 0)])
-
-    @classmethod
-    def seen(cls, levels: Floats, errors: Floats) -> Rises:
-        """From rows of (level, errors by lead)."""
-        order = np.argsort(levels, kind="stable")
-        worst = np.maximum.accumulate(errors.max(axis=1)[order][::-1])[::-1]
-        first = (np.linspace(0.0, 1.0 - RISE_ROWS, RISE_GROUPS) * len(order)).astype(np.int64)
-        return cls(levels[order][first], np.maximum(worst[first], 0.0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Recent:
     """The end of a history as the model sees it, ready for one more bin that is still filling."""
 
     levels: Floats
     """One place is left at the end."""
     calm: Floats
+    clock: Floats
+    """How each bin stands out by the clock, as far ahead as is forecast."""
     fast: float
     slow: float
 
@@ -124,16 +99,19 @@ class TrafficModel:
 
     def recent(self, rates: Floats) -> Recent:
         """What the model needs of the traffic so far. Once a bin."""
-        tail = rates[-(self.shape.reach + round(3 * SLOW)) :]
+        tail = rates[-(self.shape.looks_back + round(3 * SLOW)) :]
         levels = np.append(logarithms(tail, self.quiet), 0.0)
         calm = guarded(levels, self.guard, self.fall)
         last = len(tail) - 1
+        clock = self.shape.by_the_clock(calm, last + 1)
         origins = np.arange(max(self.shape.reach + 1, last - round(3 * SLOW) + 1), last + 1)
         if len(origins) == 0:
-            return Recent(levels, calm, 0.0, 0.0)
+            return Recent(levels, calm, clock, 0.0, 0.0)
         first = np.ascontiguousarray(self.weights[:, 0])
-        squares = surprises(calm, origins, self.shape.lengths, self.shape.knots, self.range, first) ** 2
-        return Recent(levels, calm, float(fading(squares, FAST)[-1]), float(fading(squares, SLOW)[-1]))
+        lengths, knots = self.shape.lengths, self.shape.knots
+        squares = surprises(calm, clock, origins, lengths, knots, self.range, first) ** 2
+        fast, slow = (float(fading(squares, memory)[-1]) for memory in (FAST, SLOW))
+        return Recent(levels, calm, clock, fast, slow)
 
     def outlook(self, recent: Recent, live: float | None = None) -> Outlook:
         """From the last whole bin, or from one still filling whose rate seems to be `live`."""
@@ -144,8 +122,11 @@ class TrafficModel:
             level = float(np.log(max(live, 0.0) + self.quiet))
             recent.calm[last] = max(level, recent_high(recent.levels, last, self.guard) - self.fall)
         at = np.array([last], dtype=np.int64)
-        features = rows(recent.calm, at, self.shape.lengths, self.shape.knots)[0]
-        ahead = recent.calm[last] + np.clip(features, *self.range) @ self.weights
+        features = np.clip(
+            rows(recent.calm, recent.clock, at, self.shape.lengths, self.shape.knots)[0], *self.range
+        )
+        clock = recent.clock[last + 1 : last + 1 + self.shape.ahead]
+        ahead = recent.calm[last] + features[:-1] @ self.weights[:-1] + clock * self.weights[-1]
         known = np.array([1.0, recent.fast, recent.slow, np.exp(-level)])
         volatility = float(np.sqrt(max(self.spread @ known, 1e-8)))
         rise = self.rises.above(float(recent.calm[last]))
@@ -177,13 +158,16 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
     calm = guarded(levels, guard, fall)
     stride = max(1, -(-(last - first) // ROWS_MAX))
     origins = np.arange(last - 1 - stride * ((last - 2 - first) // stride), last, stride)
-    features = rows(calm, origins, shape.lengths, shape.knots)
+    clock = shape.by_the_clock(calm, len(calm) - 1)
+    features = rows(calm, clock, origins, shape.lengths, shape.knots)
     usual = np.quantile(features, (0.005, 0.995), axis=0)
+    usual[:, -2:] = [[clock.min()], [clock.max()]]  # what stands out once a day is no outlier
     features = np.clip(features, *usual)
     targets = np.stack([levels[origins + h] for h in range(1, ahead + 1)], axis=1) - calm[origins, None]
-    weights = _regressed(features, targets)
-    errors = targets - features @ weights
-    spread, sigma = _volatility(calm, origins, shape, usual, weights, errors[:, lead - 1])
+    by_lead = np.stack([clock[origins + h] for h in range(1, ahead + 1)], axis=1)
+    weights = _regressed(features[:, :-1], by_lead, targets)
+    errors = targets - features[:, :-1] @ weights[:-1] - by_lead * weights[-1]
+    spread, sigma = _volatility(calm, clock, origins, shape, usual, weights, errors[:, lead - 1])
     chosen, chances = _stratified(errors / sigma[:, None], min(lead + timing.patience, ahead))
     step1 = float(np.sqrt(np.mean(np.minimum(errors[:, 0] ** 2, np.quantile(errors[:, 0] ** 2, 0.99)))))
     at_lead = float(np.sqrt(np.mean(sigma**2)))
@@ -201,14 +185,25 @@ def _shape(bins: int, ahead: int, season: int) -> Shape:
     return Shape(ahead, seasons)
 
 
-def _regressed(features: Floats, targets: Floats) -> Floats:
-    """Ridge, each feature shrunk in its own scale."""
-    gram = features.T @ features
-    gram[np.diag_indices_from(gram)] *= 1 + RIDGE
-    gram[np.diag_indices_from(gram)] += 1e-9 * len(features)
-    # Rare catastrophes must not tilt the everyday forecast; they live on in the errors.
-    limit = 6 * np.median(np.abs(targets), axis=0) + 1e-3
-    return np.asarray(np.linalg.solve(gram, features.T @ np.clip(targets, -limit, limit)), dtype=np.float64)
+def _regressed(features: Floats, by_lead: Floats, targets: Floats) -> Floats:
+    """Ridge, each feature shrunk in its own scale; every lead has the features and one of its own."""
+    # Rare catastrophes must not tilt the everyday forecast; they live on in the errors. What comes by the
+    # clock is none, however high it is.
+    expected = by_lead - features[:, -1:]
+    moves = np.abs(targets - expected)
+    limit = np.maximum(6 * np.median(moves, axis=0), np.quantile(moves, USUAL, axis=0)) + 1e-3
+    wanted = expected + np.clip(targets - expected, -limit, limit)
+    gram, moments = features.T @ features, features.T @ wanted
+    across, own = features.T @ by_lead, np.sum(by_lead**2, axis=0)
+    own_moments = np.sum(by_lead * wanted, axis=0)
+    count, leads = moments.shape
+    weights = np.empty((count + 1, leads))
+    for lead in range(leads):
+        whole = np.block([[gram, across[:, lead, None]], [across[None, :, lead], own[lead]]])
+        whole[np.diag_indices_from(whole)] *= 1 + RIDGE
+        whole[np.diag_indices_from(whole)] += 1e-9 * len(features)
+        weights[:, lead] = np.linalg.solve(whole, np.append(moments[:, lead], own_moments[lead]))
+    return weights
 
 
 @compiled
@@ -224,12 +219,18 @@ def fading(values: Floats, memory: float) -> Floats:
 
 
 def _volatility(  # noqa: PLR0917 - steps of one derivation
-    calm: Floats, origins: Places, shape: Shape, usual: Floats, weights: Floats, errors: Floats
+    calm: Floats,
+    clock: Floats,
+    origins: Places,
+    shape: Shape,
+    usual: Floats,
+    weights: Floats,
+    errors: Floats,
 ) -> tuple[Floats, Floats]:
     """Variance of the errors at the lead time from recent one-step surprises: GARCH by regression."""
     every = np.arange(origins[0], origins[-1] + 1)
     first = np.ascontiguousarray(weights[:, 0])
-    squares = surprises(calm, every, shape.lengths, shape.knots, usual, first) ** 2
+    squares = surprises(calm, clock, every, shape.lengths, shape.knots, usual, first) ** 2
     squares = np.minimum(squares, np.quantile(squares, 0.999))
     at = origins - origins[0]
     seen = (np.ones(len(at)), fading(squares, FAST)[at], fading(squares, SLOW)[at], np.exp(-calm[origins]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from estimator.planner.futures import futures_of
 from estimator.planner.timing import Timing
 from estimator.planner.traffic_model import TrafficModel, fit
 from tests.estimator.planner.histories import daily
@@ -99,3 +100,60 @@ def test_days_of_another_length_are_learned_as_well() -> None:
 
     assert fitted is not None
     assert fitted.shape.seasons == (288,)
+
+
+def with_silent_nights(days: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Ten hours of work, half an hour to begin and to end, and nothing at all between them."""
+    hours = np.arange(days * 1440) / 60 % 24
+    open_ = np.clip(np.minimum(hours - 8, 18 - hours) * 2, 0, 1)
+    jitter = np.random.default_rng(4).normal(0.0, 0.05, len(hours))
+    return np.asarray(1000 * open_ * np.exp(jitter))
+
+
+def test_no_noon_is_planned_for_what_only_mornings_bring() -> None:
+    rates = with_silent_nights(5)[: -11 * 60]
+    model = fit(rates, timing=TIMING, season=1440)
+    assert model is not None
+    outlook = model.outlook(model.recent(rates))
+
+    likely = futures_of(model, outlook, TIMING, elapsed_s=0.0, live=None)
+
+    assert 1.0 < outlook.volatility * model.errors.max(), "in units of volatility a morning is that much"
+    assert likely.rates.max() < 1.5 * rates.max()
+
+
+def test_mornings_are_learned_though_most_of_the_time_nothing_moves() -> None:
+    rates = with_silent_nights(6)
+    model = fit(rates[: 5 * 1440], timing=TIMING, season=1440)
+    assert model is not None
+    opening = 5 * 1440 + 8 * 60 + 10
+    said = model.outlook(model.recent(rates[:opening])).ahead
+
+    came = np.log(rates[opening : opening + len(said)] + model.quiet)
+    stayed = np.log(rates[opening - 1] + model.quiet)
+
+    assert np.abs(said - came).mean() < 0.5 * np.abs(stayed - came).mean()
+
+
+def test_what_comes_by_the_clock_is_foreseen_to_the_bin() -> None:
+    rates = daily(6.0, noise=0.05)
+    on_the_hour = np.arange(len(rates)) % 60 < 3
+    rates[on_the_hour] *= 4.0
+    model = fit(rates[: 5 * 1440], timing=TIMING, season=1440)
+    assert model is not None
+    before = 5 * 1440 + 10 * 60 - 2  # two bins before the hour
+    said = np.exp(model.outlook(model.recent(rates[:before])).ahead)
+
+    assert said[1] < 1.3 * rates[before - 1]
+    assert np.all(said[2:5] > 3.0 * rates[before - 1])
+    assert said[5] < 1.6 * rates[before - 1]
+
+
+def test_a_season_shorter_than_the_forecast_has_no_clock() -> None:
+    timing = Timing(lead_time_s=600.0, slo_s=60.0, bin_s=60.0)
+    rates = 1000 + 500 * np.sin(2 * np.pi * np.arange(2000) / 12)
+
+    model = fit(rates, timing=timing, season=12)
+
+    assert model is not None
+    assert not model.recent(rates).clock.any()
