@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import median_low
 
 DAYS = 7.0
 """The budget's window, in seasons: days, unless time runs faster."""
 BUCKETS = 28
+DAY = 4
+"""Buckets of a season."""
 PRICE_AT = 0.1
 """Price of a late sample at the target's own rate: 1 + PRICE_AT / late_share_target works of a sample.
 
 However much may be late, one that is late is worth no less than the work that training it takes."""
 SWING_MAX = 4.0
-"""How far feedback may move the price, either way."""
+"""How far what was late over the week may move the price, either way."""
+LASTING_MAX = 16.0
+"""How much dearer than that lateness may get where it is late day after day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +56,31 @@ class ErrorBudget:
         known = len(self.trained) / BUCKETS
         return known * sum(self.late) / trained + (1 - known) * target
 
+    def usual_day(self, target: float) -> float:
+        """Late share of the day in the middle, one at the target among them: what one bad day does not move.
+
+        >>> ErrorBudget((100.0,) * 12, (8.0,) * 4 + (0.0,) * 4 + (2.0,) * 4).usual_day(0.01)
+        0.01
+        """
+        days = [
+            sum(self.late[first : first + DAY]) / trained
+            for first in range(len(self.trained) % DAY, len(self.trained), DAY)
+            if (trained := sum(self.trained[first : first + DAY])) > 0
+        ]
+        return median_low([*days, target])
+
     def price(self, target: float) -> float:
         """What a late sample costs, in works of one sample (the worker time that training it takes).
 
         Too much late so far makes lateness dearer, too little makes it cheaper, by the root of the
         ratio: much of what is late comes in jumps that hardly any price avoids, and one in proportion
-        to them is dear for a week and saves little.
+        to them is dear for a week and saves little. What is late on most days is no such jump: there the
+        price was too low for this traffic, and rises by the square besides.
         """
         target = min(max(target, 1e-6), 1.0)
         swing = math.sqrt(self.late_share(target) / target)
-        return (1 + PRICE_AT / target) * min(max(swing, 1 / SWING_MAX), SWING_MAX)
+        lasting = min(max(self.usual_day(target) / target, 1.0) ** 2, LASTING_MAX)
+        return (1 + PRICE_AT / target) * min(max(swing, 1 / SWING_MAX), SWING_MAX) * lasting
 
 
 def late_part(lag_before_s: float, lag_now_s: float, slo_s: float) -> float:

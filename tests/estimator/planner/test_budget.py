@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.planner.budget import BUCKETS, SWING_MAX, ErrorBudget
+from estimator.planner.budget import BUCKETS, LASTING_MAX, SWING_MAX, ErrorBudget
 from estimator.planner.scores import Said, Scores
 
 DAY_S = 86_400.0
@@ -16,8 +16,12 @@ DAY_S = 86_400.0
 
 def spent(late: float, *, days: float = 7.0) -> ErrorBudget:
     """A share of `late` in every hour of `days`."""
-    budget = ErrorBudget()
-    for hour in range(round(days * 24)):
+    return spent_more(ErrorBudget(), late, days=days)
+
+
+def spent_more(budget: ErrorBudget, late: float, *, since_days: int = 0, days: float) -> ErrorBudget:
+    """The same, with more days after the first ones."""
+    for hour in range(since_days * 24, since_days * 24 + round(days * 24)):
         budget = budget.seen(hour * 3600.0, 1000.0, 1000.0 * late, season_s=DAY_S)
     return budget
 
@@ -30,13 +34,26 @@ def test_however_much_may_be_late_a_late_sample_is_worth_its_work() -> None:
     assert ErrorBudget().price(1.0) >= 1.0
 
 
-def test_too_much_late_makes_lateness_dearer_and_too_little_cheaper() -> None:
-    assert spent(0.04).price(0.01) == pytest.approx(2 * ErrorBudget().price(0.01))
+def test_a_jump_makes_lateness_dearer_by_the_root_and_too_little_late_cheaper() -> None:
+    jump = spent_more(spent(0.28, days=1.0), 0.0, since_days=1, days=6.0)
+
+    assert jump.price(0.01) == pytest.approx(2 * ErrorBudget().price(0.01))
     assert spent(0.0025).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / 2)
 
 
+def test_what_is_late_day_after_day_makes_lateness_dearer_by_the_square_besides() -> None:
+    assert spent(0.02).price(0.01) == pytest.approx(4 * 2**0.5 * ErrorBudget().price(0.01))
+
+
+def test_two_bad_days_are_enough_to_tell_and_one_is_not() -> None:
+    jump, lasts = spent(0.03, days=1.0), spent(0.03, days=2.0)
+
+    assert jump.usual_day(0.01) == pytest.approx(0.01)
+    assert lasts.usual_day(0.01) == pytest.approx(0.03)
+
+
 def test_however_much_was_late_the_price_stays_within_its_swing() -> None:
-    assert spent(1.0).price(0.01) == pytest.approx(SWING_MAX * ErrorBudget().price(0.01))
+    assert spent(1.0).price(0.01) == pytest.approx(SWING_MAX * LASTING_MAX * ErrorBudget().price(0.01))
     assert spent(0.0).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / SWING_MAX)
 
 
@@ -45,16 +62,19 @@ def test_one_bad_day_of_a_new_job_is_no_panic() -> None:
 
 
 def test_after_a_week_it_is_forgotten() -> None:
-    budget = spent(0.5, days=1.0)
-    for hour in range(24, 24 * 9):
-        budget = budget.seen(hour * 3600.0, 1000.0, 0.0, season_s=DAY_S)
+    budget = spent_more(spent(0.5, days=1.0), 0.0, since_days=1, days=8.0)
 
     assert budget.late_share(0.01) == 0.0
 
 
-@given(late=st.floats(0, 1), tight=st.floats(0.0005, 0.1), loose=st.floats(1.0, 10.0))
-def test_a_tighter_target_never_makes_lateness_cheaper(late: float, tight: float, loose: float) -> None:
-    budget = spent(late, days=1.0)
+@given(
+    late=st.floats(0, 1), days=st.sampled_from([1.0, 3.0]), tight=st.floats(0.0005, 0.1),
+    loose=st.floats(1.0, 10.0),
+)  # fmt: skip
+def test_a_tighter_target_never_makes_lateness_cheaper(
+    late: float, days: float, tight: float, loose: float
+) -> None:
+    budget = spent(late, days=days)
 
     assert budget.price(tight) >= budget.price(min(tight * loose, 1.0)) * (1 - 1e-9)
 

@@ -118,7 +118,7 @@ def test_no_noon_is_planned_for_what_only_mornings_bring() -> None:
 
     likely = futures_of(model, outlook, TIMING, elapsed_s=0.0, live=None)
 
-    assert 1.0 < outlook.volatility * model.errors.max(), "in units of volatility a morning is that much"
+    assert outlook.volatility * model.errors.max() > 1.0, "in units of volatility a morning is that much"
     assert likely.rates.max() < 1.5 * rates.max()
 
 
