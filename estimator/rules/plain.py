@@ -18,7 +18,8 @@ class Plain:
 
     Coming: the forecast's upper quantile at its highest from now until a worker asked for
     now would be ready, and `look_ahead_s` beyond, so that no worker is given back that would
-    be asked for again at once. Seen: the reactive demand, below which no forecast can push.
+    be asked for again at once; that is margin enough, and is not divided by the utilisation besides.
+    Seen: the reactive demand, below which no forecast can push.
     """
 
     utilisation: float
@@ -32,7 +33,7 @@ class Plain:
         coming = 0.0
         if seen.forecast is not None:
             until_s = seen.now_s + seen.lead_time_s + self.look_ahead_s
-            coming = seen.forecast.peak(LEVEL, from_s=seen.now_s, until_s=until_s) / self.utilisation
+            coming = seen.forecast.peak(LEVEL, from_s=seen.now_s, until_s=until_s)
         demand = max(seen_now, coming)
         wanted = seen.capacity.workers_for(demand, workers_max=seen.limits.workers_max)
         workers, settling = settle(wanted, seen.requested, held, now_s=seen.now_s, settle_s=self.settle_s)
