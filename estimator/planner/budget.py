@@ -17,8 +17,9 @@ PRICE_AT = 0.1
 However much may be late, one that is late is worth no less than the work that training it takes."""
 SWING_MAX = 4.0
 """How far what was late over the week may move the price, either way."""
-LASTING_MAX = 16.0
-"""How much dearer than that lateness may get where it is late day after day."""
+LASTING_UP_TO = 100.0
+"""Where it is late day after day, lateness gets dearer than that up to this price. What is late at a higher
+one comes in jumps that nobody foresees: a dearer pool is hardly less late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,13 @@ class ErrorBudget:
         Too much late so far makes lateness dearer, too little makes it cheaper, by the root of the
         ratio: much of what is late comes in jumps that hardly any price avoids, and one in proportion
         to them is dear for a week and saves little. What is late on most days is no such jump: there the
-        price was too low for this traffic, and rises by the square besides.
+        price was too low for this traffic, and rises by the square besides, up to a limit.
         """
         target = min(max(target, 1e-6), 1.0)
         swing = math.sqrt(self.late_share(target) / target)
-        lasting = min(max(self.usual_day(target) / target, 1.0) ** 2, LASTING_MAX)
-        return (1 + PRICE_AT / target) * min(max(swing, 1 / SWING_MAX), SWING_MAX) * lasting
+        price = (1 + PRICE_AT / target) * min(max(swing, 1 / SWING_MAX), SWING_MAX)
+        lasting = max(self.usual_day(target) / target, 1.0) ** 2
+        return max(price, min(price * lasting, LASTING_UP_TO))
 
 
 def late_part(lag_before_s: float, lag_now_s: float, slo_s: float) -> float:

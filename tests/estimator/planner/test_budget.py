@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.planner.budget import BUCKETS, LASTING_MAX, SWING_MAX, ErrorBudget
+from estimator.planner.budget import BUCKETS, LASTING_UP_TO, SWING_MAX, ErrorBudget
 from estimator.planner.scores import Said, Scores
 
 DAY_S = 86_400.0
@@ -53,8 +53,17 @@ def test_two_bad_days_are_enough_to_tell_and_one_is_not() -> None:
 
 
 def test_however_much_was_late_the_price_stays_within_its_swing() -> None:
-    assert spent(1.0).price(0.01) == pytest.approx(SWING_MAX * LASTING_MAX * ErrorBudget().price(0.01))
+    jump = spent_more(spent(1.0, days=3.0), 0.0, since_days=3, days=4.0)
+
+    assert jump.price(0.01) == pytest.approx(SWING_MAX * ErrorBudget().price(0.01))
     assert spent(0.0).price(0.01) == pytest.approx(ErrorBudget().price(0.01) / SWING_MAX)
+
+
+def test_what_lasts_makes_nothing_dearer_than_is_worth_it() -> None:
+    assert spent(0.2).price(0.01) == pytest.approx(LASTING_UP_TO)
+    assert spent(0.02).price(0.0005) == pytest.approx(SWING_MAX * ErrorBudget().price(0.0005)), (
+        "dear as it is"
+    )
 
 
 def test_one_bad_day_of_a_new_job_is_no_panic() -> None:
