@@ -101,7 +101,7 @@ def _true_future(course: Course) -> Iterator[None]:
 
 
 def _even_volatility(*given: Any) -> Any:
-    origins, errors = given[1], given[-1]
+    origins, errors = given[2], given[-1]
     variance = float(np.mean(np.minimum(errors**2, np.quantile(errors**2, 0.99))))
     return np.array([variance, 0.0, 0.0, 0.0]), np.full(len(origins), np.sqrt(variance))
 
@@ -113,6 +113,15 @@ def _one_path(model: TrafficModel) -> TrafficModel:
 def _no_season(bins: int, ahead: int, season: int) -> Shape:
     del bins, season
     return Shape(ahead, ())
+
+
+def _no_clock(shape: Shape, levels: Any, last: int) -> Any:
+    del levels
+    return np.zeros(last + 1 + shape.ahead)
+
+
+def _unbounded(model: TrafficModel) -> TrafficModel:
+    return replace(model, rises=replace(model.rises, highest=np.full_like(model.rises.highest, np.inf)))
 
 
 def _straight(plant: Plant) -> Any:
@@ -145,6 +154,8 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
         "no volatility scaling": lambda: (patch.object(traffic_model, "_volatility", _even_volatility),),
         "no tail strata": lambda: (_fitted_as(_plainly_drawn),),
         "no dip guard": lambda: (_fitted_as(lambda m: replace(m, fall=1e9)),),
+        "no clock": lambda: (patch.object(Shape, "by_the_clock", _no_clock),),
+        "no bound on rises": lambda: (_fitted_as(_unbounded),),
         "no live bin": lambda: (
             patch.object(planning, "HEARD_FROM", 2.0),
             patch.object(planning, "NEWS", 1e9),
@@ -159,7 +170,8 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
 VARIANTS = (
     "full", "true future", "no uncertainty", "no forecast", "no throughput model", "no shuffler",
     "no smoothing", "no resize cost", "no charge for giving back", "no season", "no volatility scaling",
-    "no tail strata", "no dip guard", "no live bin", "no floor", "no overdue",
+    "no tail strata", "no dip guard", "no clock", "no bound on rises", "no live bin", "no floor",
+    "no overdue",
 )  # fmt: skip
 GROUP = "cooperative"
 """The plant without leases."""

@@ -15,8 +15,8 @@ Places = NDArray[np.int64]
 LONGEST = 64
 """Bins of the longest recent mean."""
 RECENT = 8
-"""Features of the recent past; each season adds one more than there are knots. Then come two of the clock,
-and a constant."""
+"""Features of the recent past; each season adds one more than there are knots. Then come a constant and two
+of the clock."""
 CLOCK_SEASONS = 7
 """Over which a bin is seen to stand out, as far as they are known."""
 WIDTH = 8
