@@ -135,6 +135,10 @@ bench-planner-peers: install ## Penstock's frontier against that of every peer.
 bench-planner-claims: install ## Whether late_share_target is kept, and Kale's own claims beside HPA.
 	$(BIN)/python -m benchmarks.planner_claims $(ARGS)
 
+.PHONY: bench-first-hours
+bench-first-hours: install ## Jobs without a past: their first hours, beside HPA and the reactive rule.
+	$(BIN)/python -m benchmarks.first_hours $(ARGS)
+
 .PHONY: bench-throughput
 bench-throughput: install ## How far off the learned throughput is, against straight lines and a plain law.
 	$(BIN)/python -m benchmarks.throughput $(ARGS)

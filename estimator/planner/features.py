@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 LONGEST = 64
-"""Bins of the longest recent mean."""
+"""Bins of the longest recent mean, once there is a past to learn it from."""
 RECENT = 8
 """Features of the recent past; each season adds one more than there are knots. Then come a constant and two
 of the clock."""
@@ -31,11 +31,13 @@ class Shape:
     """Bins forecast."""
     seasons: tuple[int, ...]
     """Lengths of the seasons known in full."""
+    longest: int = LONGEST
+    """Bins of the longest recent mean: a young job has no long ones to learn from."""
 
     @property
     def reach(self) -> int:
         """Bins before the origin that a row needs."""
-        return max([2 * LONGEST, *(season + LONGEST for season in self.seasons)])
+        return max([2 * self.longest, *(season + LONGEST for season in self.seasons)])
 
     @property
     def looks_back(self) -> int:
@@ -90,7 +92,14 @@ def by_the_clock(levels: Floats, last: int, season: int, ahead: int) -> Floats:
 
 @compiled
 def row(  # noqa: PLR0917 - compiled
-    levels: Floats, clock: Floats, origin: int, lead: int, seasons: Places, knots: Places, into: Floats
+    levels: Floats,
+    clock: Floats,
+    origin: int,
+    lead: int,
+    seasons: Places,
+    knots: Places,
+    longest: int,
+    into: Floats,
 ) -> None:
     """The features at bin `origin` for the bin `lead` after it, all relative to the level there.
 
@@ -100,10 +109,11 @@ def row(  # noqa: PLR0917 - compiled
     now = levels[origin]
     window = 2
     for place in range(6):
-        into[place] = _mean(levels, origin, window) - now
+        into[place] = _mean(levels, origin, min(window, longest)) - now
         window *= 2
     into[6] = _mean(levels, origin, 4) - _mean(levels, origin - 8, 4)
-    into[7] = _mean(levels, origin, 16) - _mean(levels, origin - 32, 16)
+    quarter = longest // 4
+    into[7] = _mean(levels, origin, quarter) - _mean(levels, origin - 2 * quarter, quarter)
     here = _mean(levels, origin, 16)
     place = RECENT
     for season in seasons:
@@ -121,11 +131,13 @@ def row(  # noqa: PLR0917 - compiled
 
 
 @compiled
-def rows(levels: Floats, clock: Floats, origins: Places, seasons: Places, knots: Places) -> Floats:
+def rows(  # noqa: PLR0917 - compiled
+    levels: Floats, clock: Floats, origins: Places, seasons: Places, knots: Places, longest: int
+) -> Floats:
     """One row for each origin, for the bin after it."""
     found = np.empty((len(origins), RECENT + len(seasons) * (len(knots) + 1) + 3))
     for place in range(len(origins)):
-        row(levels, clock, origins[place], 1, seasons, knots, found[place])
+        row(levels, clock, origins[place], 1, seasons, knots, longest, found[place])
     return found
 
 
@@ -179,6 +191,7 @@ def surprises(  # noqa: PLR0917 - compiled
     origins: Places,
     seasons: Places,
     knots: Places,
+    longest: int,
     range_: Floats,
     first: Floats,
 ) -> Floats:
@@ -187,7 +200,7 @@ def surprises(  # noqa: PLR0917 - compiled
     into = np.empty(len(first))
     for place in range(len(origins)):
         origin = origins[place] - 1
-        row(levels, clock, origin, 1, seasons, knots, into)
+        row(levels, clock, origin, 1, seasons, knots, longest, into)
         said = 0.0
         for i in range(len(first)):
             said += first[i] * min(max(into[i], range_[0, i]), range_[1, i])

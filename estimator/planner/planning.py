@@ -78,7 +78,7 @@ class Planner:
         return model, replace(memory, fitted_at_s=fitted_at_s)
 
     def _refit_s(self, history: TrafficHistory, fitted_at_s: float) -> float:
-        grown_s = max(0.2 * (fitted_at_s - history.start_s), 60 * history.step_s)
+        grown_s = max(0.2 * (fitted_at_s - history.start_s), 10 * history.step_s)
         return min(REFIT_BINS * history.step_s, self.season_s, grown_s)
 
     def _model(self, history: TrafficHistory, at_s: float, seen: Situation) -> TrafficModel | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ from scipy.optimize import nnls
 
 from estimator.planner.compiled import compiled
 from estimator.planner.features import (
+    LONGEST,
     WIDTH,
     Floats,
     Places,
@@ -25,7 +27,11 @@ from estimator.planner.rises import Rises
 from estimator.planner.timing import Timing
 
 ROWS_MIN = 240
-"""Fewer rows teach nothing."""
+"""Fewer rows teach nothing of means over LONGEST bins, nor of seasons; shorter means take as many fewer."""
+SHORTEST = 8
+"""Bins of the longest recent mean of the youngest model."""
+ROWS_PER_LEAD = 5
+"""Fewer rows than this for every bin ahead, up to ROWS_MIN, are one path of errors and not several."""
 ROWS_MAX = 20_000
 QUIET = 0.02
 """Added to every rate, as a share of the mean: the logarithm of nothing is no level."""
@@ -108,8 +114,8 @@ class TrafficModel:
         if len(origins) == 0:
             return Recent(levels, calm, clock, 0.0, 0.0)
         first = np.ascontiguousarray(self.weights[:, 0])
-        lengths, knots = self.shape.lengths, self.shape.knots
-        squares = surprises(calm, clock, origins, lengths, knots, self.range, first) ** 2
+        lengths, knots, longest = self.shape.lengths, self.shape.knots, self.shape.longest
+        squares = surprises(calm, clock, origins, lengths, knots, longest, self.range, first) ** 2
         fast, slow = (float(fading(squares, memory)[-1]) for memory in (FAST, SLOW))
         return Recent(levels, calm, clock, fast, slow)
 
@@ -123,7 +129,8 @@ class TrafficModel:
             recent.calm[last] = max(level, recent_high(recent.levels, last, self.guard) - self.fall)
         at = np.array([last], dtype=np.int64)
         features = np.clip(
-            rows(recent.calm, recent.clock, at, self.shape.lengths, self.shape.knots)[0], *self.range
+            rows(recent.calm, recent.clock, at, self.shape.lengths, self.shape.knots, self.shape.longest)[0],
+            *self.range,
         )
         clock = recent.clock[last + 1 : last + 1 + self.shape.ahead]
         ahead = recent.calm[last] + features[:-1] @ self.weights[:-1] + clock * self.weights[-1]
@@ -145,21 +152,21 @@ class TrafficModel:
 def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
     """A model of this history; None when it is too short to learn from."""
     known = rates[~np.isnan(rates)]
-    if len(known) < ROWS_MIN or not known.mean() > 0:
-        return None
     ahead, lead, guard = timing.ahead, timing.lead, timing.guard
+    if len(known) < _rows_for(SHORTEST, ahead) or not known.mean() > 0:
+        return None
     quiet = QUIET * float(known.mean())
     levels = logarithms(rates, quiet)
     shape = _shape(len(levels), ahead, season)
     first, last = shape.reach, len(levels) - ahead
-    if last - first < ROWS_MIN:
+    if last - first < _rows_for(shape.longest, ahead):
         return None
     fall = float(np.quantile(falls(levels, guard), 0.99))
     calm = guarded(levels, guard, fall)
     stride = max(1, -(-(last - first) // ROWS_MAX))
     origins = np.arange(last - 1 - stride * ((last - 2 - first) // stride), last, stride)
     clock = shape.by_the_clock(calm, len(calm) - 1)
-    features = rows(calm, clock, origins, shape.lengths, shape.knots)
+    features = rows(calm, clock, origins, shape.lengths, shape.knots, shape.longest)
     usual = np.quantile(features, (0.005, 0.995), axis=0)
     usual[:, -2:] = [[clock.min()], [clock.max()]]  # what stands out once a day is no outlier
     features = np.clip(features, *usual)
@@ -167,6 +174,7 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
     by_lead = np.stack([clock[origins + h] for h in range(1, ahead + 1)], axis=1)
     weights = _regressed(features[:, :-1], by_lead, targets)
     errors = targets - features[:, :-1] @ weights[:-1] - by_lead * weights[-1]
+    errors *= _still_to_come(len(errors), features.shape[1])
     spread, sigma = _volatility(calm, clock, origins, shape, usual, weights, errors[:, lead - 1])
     chosen, chances = _stratified(errors / sigma[:, None], min(lead + timing.patience, ahead))
     step1 = float(np.sqrt(np.mean(np.minimum(errors[:, 0] ** 2, np.quantile(errors[:, 0] ** 2, 0.99)))))
@@ -182,7 +190,28 @@ def _shape(bins: int, ahead: int, season: int) -> Shape:
     seasons = tuple(
         length for length in (season, 7 * season) if bins >= length + max(season, ROWS_MIN) + ahead + 128
     )
-    return Shape(ahead, seasons)
+    longest = LONGEST
+    while longest > SHORTEST and bins - ahead - 2 * longest < _rows_for(longest, ahead):
+        longest //= 2
+    return Shape(ahead, seasons, longest)
+
+
+def _rows_for(longest: int, ahead: int) -> int:
+    """Rows to learn from that means over so many bins take, and errors as far ahead.
+
+    >>> _rows_for(8, 6), _rows_for(64, 6), _rows_for(8, 60)
+    (30, 240, 240)
+    """
+    return max(ROWS_MIN * longest // LONGEST, min(ROWS_PER_LEAD * ahead, ROWS_MIN))
+
+
+def _still_to_come(rows: int, weights: int) -> float:
+    """Errors of forecasts to come over those of the rows that the weights were fitted to.
+
+    >>> round(_still_to_come(30, 11), 2), round(_still_to_come(10_000, 21), 3)
+    (1.47, 1.002)
+    """
+    return math.sqrt((rows + weights) / (rows - weights))
 
 
 def _regressed(features: Floats, by_lead: Floats, targets: Floats) -> Floats:
@@ -230,7 +259,7 @@ def _volatility(  # noqa: PLR0917 - steps of one derivation
     """Variance of the errors at the lead time from recent one-step surprises: GARCH by regression."""
     every = np.arange(origins[0], origins[-1] + 1)
     first = np.ascontiguousarray(weights[:, 0])
-    squares = surprises(calm, clock, every, shape.lengths, shape.knots, usual, first) ** 2
+    squares = surprises(calm, clock, every, shape.lengths, shape.knots, shape.longest, usual, first) ** 2
     squares = np.minimum(squares, np.quantile(squares, 0.999))
     at = origins - origins[0]
     seen = (np.ones(len(at)), fading(squares, FAST)[at], fading(squares, SLOW)[at], np.exp(-calm[origins]))

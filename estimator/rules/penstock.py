@@ -31,7 +31,7 @@ class PenstockMemory:
 def penstock(  # noqa: PLR0917 - its options are given by name
     utilisation: float = 0.85,
     catch_up_s: float = 60.0,
-    settle_s: float = 120.0,
+    settle_s: float = 300.0,
     look_ahead_s: float = 300.0,
     season_s: float = 86_400.0,
     late_share_target: float | None = None,

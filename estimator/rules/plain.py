@@ -9,7 +9,7 @@ from estimator.rules.demand import demand_seen_per_s
 from estimator.rules.settle import Settling, settle
 from estimator.situation import Situation, Sizing
 
-LEVEL = 0.95
+LEVEL = 0.9
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from estimator.rules import rule_named
 from services.simulator import layout as at
-from services.simulator.figures import delay_quantile, figures_of, reversals
+from services.simulator.figures import Figures, delay_quantile, figures_of, reversals
 from services.simulator.floor import floor_gpu_hours
 from services.simulator.forecasters import Remembered, forecaster_named
 from services.simulator.policies import KINDS, choose, every_policy, rule_of
@@ -56,6 +56,20 @@ def test_changing_the_future_does_not_change_decisions_before_it(label: str) -> 
         return [change for change in run.asked if change[0] <= until_s]
 
     assert asked(calm) == asked(storm)
+
+
+def test_a_job_without_a_past_is_neither_dearer_nor_later_nor_less_steady_than_a_reactive_one() -> None:
+    plant, course = a_plant(startup_s=180.0, noise=0.05), a_course(a_day(minutes=360))
+
+    def ran(label: str) -> Figures:
+        rule = rule_of(choose(label), plant, course)
+        return figures_of(simulate(rule, plant, course, seed=1, forecaster=forecaster_named("light")), plant)
+
+    ours, theirs = ran("penstock"), ran("reactive")
+
+    assert ours.late_share <= 0.01
+    assert ours.gpu_hours < 0.9 * theirs.gpu_hours
+    assert ours.resizes < theirs.resizes
 
 
 def test_scoring_starts_after_the_warm_up_with_the_size_in_force() -> None:

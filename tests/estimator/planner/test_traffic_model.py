@@ -21,7 +21,52 @@ def model() -> TrafficModel:
 
 
 def test_too_little_history_gives_no_model() -> None:
-    assert fit(daily(0.1), timing=TIMING, season=1440) is None
+    assert fit(daily(1.0)[:50], timing=TIMING, season=1440) is None
+
+
+@pytest.mark.parametrize(("bins", "longest"), [(53, 8), (100, 16), (200, 32), (400, 64)])
+def test_a_young_job_has_a_model_within_the_hour_and_looks_back_further_as_it_ages(
+    bins: int, longest: int
+) -> None:
+    young = fit(daily(1.0)[:bins], timing=TIMING, season=1440)
+
+    assert young is not None
+    assert young.shape.longest == longest
+
+
+def test_what_lies_far_ahead_takes_more_rows_to_learn_than_a_young_job_has() -> None:
+    slow = Timing(lead_time_s=40 * 60.0, slo_s=60.0, bin_s=60.0)
+
+    assert fit(daily(1.0)[:200], timing=TIMING, season=1440) is not None
+    assert fit(daily(1.0)[:200], timing=slow, season=1440) is None
+
+
+def test_few_rows_make_it_less_sure_than_their_own_errors() -> None:
+    """A dozen weights fitted to thirty rows of noise explain a third of it, and nothing of what comes."""
+    dice = np.random.default_rng(1)
+    expected, found = [], []
+    for _ in range(60):
+        rates = 1000.0 * np.exp(0.1 * dice.standard_normal(53 + TIMING.lead))
+        young = fit(rates[:53], timing=TIMING, season=1440)
+        assert young is not None
+        outlook, at = young.outlook(young.recent(rates[:53])), TIMING.lead - 1
+        spread = np.average(young.errors[:, at] ** 2, weights=young.chances)
+        expected.append(outlook.volatility**2 * spread)
+        found.append((outlook.ahead[at] - np.log(rates[-1] + young.quiet)) ** 2)
+
+    assert np.sqrt(np.mean(expected) / np.mean(found)) > 0.9
+
+
+def test_a_young_model_sees_a_rise_go_on() -> None:
+    rates = (
+        1000.0 * np.exp(0.01 * np.arange(60)) * np.exp(0.005 * np.random.default_rng(2).standard_normal(60))
+    )
+    young = fit(rates, timing=TIMING, season=1440)
+    assert young is not None
+
+    said = young.outlook(young.recent(rates)).ahead[TIMING.lead - 1]
+
+    assert said - np.log(rates[-1] + young.quiet) == pytest.approx(0.03, abs=0.015)
 
 
 def test_traffic_that_never_was_gives_no_model() -> None:
