@@ -9,6 +9,7 @@ import numpy as np
 
 from estimator.capacity import Capacity
 from estimator.planner.choice import Choice, Weighing
+from estimator.planner.features import Floats
 from estimator.planner.futures import Futures, futures_of, given_path
 from estimator.planner.grain import bins_together, coarsened
 from estimator.planner.memory import Held, PlannerMemory, noted
@@ -17,6 +18,7 @@ from estimator.planner.timing import Timing
 from estimator.planner.traffic_model import Outlook, Recent, TrafficModel, fit
 from estimator.reason import Reason
 from estimator.situation import Limits, Situation, Slo
+from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
 
 LIVE_FROM = 0.15
@@ -119,15 +121,14 @@ class Planner:
         timing = _timing(seen, history)
         recent = self._recently(model, history, memory)
         live = memory.filling.rate_per_s if memory.filling.seconds >= HEARD_FROM * history.step_s else None
+        before = model.outlook(recent)
+        outlook = before if live is None else model.outlook(recent, live)
+        given = _given(seen.forecast, before, outlook, timing, model.quiet, history.end_s)
         scores = memory.scores.seen(history.end_s, float(recent.levels[recent.bins - 1]))
-        outlook = model.outlook(recent)
-        scores = scores.said(_said(seen, outlook, timing, model.quiet, history.end_s))
-        if live is not None:
-            outlook = model.outlook(recent, live)
-        if seen.forecast is not None and scores.trust > 0:
-            from_s = history.end_s + (live is not None) * timing.bin_s
-            given = given_path(seen.forecast, timing, model.quiet, from_s=from_s, many=len(outlook.ahead))
-            outlook = outlook.nudged(given, scores.trust)
+        first_s = history.end_s + (outlook is not before) * timing.bin_s
+        scores = scores.said(_said(outlook, given, timing, first_s))
+        if given is not None:
+            outlook = outlook.nudged(given, scores.trust, scores.narrowing)
         futures = futures_of(
             model, outlook, timing, elapsed_s=max(seen.now_s - history.end_s, 0.0), live=live
         )
@@ -170,10 +171,30 @@ def _timing(seen: Situation, history: TrafficHistory) -> Timing:
     return Timing(lead_time_s, slo_s, history.step_s, seen.pause_s)
 
 
-def _said(seen: Situation, outlook: Outlook, timing: Timing, quiet: float, end_s: float) -> Said:
-    """What is forecast now for the lead time, to be scored when it has come."""
-    given = None
-    if seen.forecast is not None:
-        given = float(given_path(seen.forecast, timing, quiet, from_s=end_s, many=timing.lead)[-1])
-    due_s = end_s + timing.lead * timing.bin_s
-    return Said(due_s, float(outlook.ahead[timing.lead - 1]), given, outlook.volatility**2)
+def _given(  # noqa: PLR0917 - two outlooks and what they are compared with
+    forecast: Forecast | None,
+    before: Outlook,
+    outlook: Outlook,
+    timing: Timing,
+    quiet: float,
+    end_s: float,
+) -> Floats | None:
+    """The given forecast, told what has been seen since it was made.
+
+    It was made when the last whole bin ended, as `before` was: what it knows that `before` did not is the
+    difference of the two. Mixed in as it is, it would take back half of what the live bin has shown.
+    """
+    if forecast is None:
+        return None
+    knows = given_path(forecast, timing, quiet, from_s=end_s, many=len(before.ahead)) - before.ahead
+    if outlook is not before:  # which begins a bin later
+        knows = np.append(knows[1:], knows[-1])
+    return np.asarray(outlook.ahead + knows)
+
+
+def _said(outlook: Outlook, given: Floats | None, timing: Timing, first_s: float) -> Said:
+    """What is forecast now for the lead time after `first_s`, to be scored when it has come."""
+    at = timing.lead - 1
+    due_s = first_s + timing.lead * timing.bin_s
+    told = None if given is None else float(given[at])
+    return Said(due_s, float(outlook.ahead[at]), told, outlook.volatility**2)

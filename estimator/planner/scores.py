@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 MEMORY = 200.0
@@ -9,6 +10,8 @@ MEMORY = 200.0
 SURE_AFTER = 30
 """Fewer scored forecasts than this decide nothing."""
 PENDING_MAX = 64
+NARROWEST = 0.5
+"""However right a given forecast has been, futures stay at least this wide."""
 BAD = 9.0
 """Squared error over expected variance beyond which the own forecast is not to be followed."""
 
@@ -78,6 +81,19 @@ class Scores:
         if self.given_count < SURE_AFTER or apart <= 1e-12:
             return 0.0
         return min(max((self.own - self.both) / apart, 0.0), 1.0)
+
+    @property
+    def narrowing(self) -> float:
+        """Error of the mix over the own one's: how much surer the given forecast makes the planner.
+
+        >>> round(Scores(own=0.01, given=0.01, own_count=99, given_count=99).narrowing, 2)
+        0.71
+        """
+        trust = self.trust
+        if trust <= 0 or self.own <= 0:
+            return 1.0
+        mixed = (1 - trust) ** 2 * self.own + trust**2 * self.given + 2 * trust * (1 - trust) * self.both
+        return min(max(math.sqrt(max(mixed, 0.0) / self.own), NARROWEST), 1.0)
 
     @property
     def is_bad(self) -> bool:

@@ -59,9 +59,10 @@ class Outlook:
     further: Floats
     """How the log rate went on after that, a season before."""
 
-    def nudged(self, given: Floats, trust: float) -> Outlook:
-        """Moved towards a given forecast as far as that has deserved it."""
-        return replace(self, ahead=(1 - trust) * self.ahead + trust * given)
+    def nudged(self, given: Floats, trust: float, narrowing: float) -> Outlook:
+        """Moved towards a given forecast as far as that has deserved it, and as much surer."""
+        ahead = (1 - trust) * self.ahead + trust * given
+        return replace(self, ahead=ahead, volatility=narrowing * self.volatility)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -121,6 +121,18 @@ def test_a_given_forecast_that_is_right_is_followed() -> None:
     assert _scored([(0.1, 0.0), (-0.1, 0.0)] * 50).trust == pytest.approx(1.0)
 
 
+def test_a_given_forecast_that_errs_by_itself_makes_the_planner_surer() -> None:
+    assert _scored([(0.1, -0.1), (0.1, 0.1)] * 50).narrowing == pytest.approx(0.71, abs=0.02)
+
+
+def test_one_that_errs_alike_does_not() -> None:
+    assert _scored([(0.1, 0.12), (-0.1, -0.12)] * 50).narrowing == 1.0
+
+
+def test_however_right_it_has_been_futures_keep_half_their_width() -> None:
+    assert _scored([(0.1, 0.0), (-0.1, 0.0)] * 50).narrowing == 0.5
+
+
 def test_a_given_forecast_decides_nothing_before_it_was_scored_often() -> None:
     assert _scored([(0.1, 0.0), (-0.1, 0.0)] * 10).trust == 0.0
 

@@ -15,10 +15,12 @@ from estimator.capacity import Capacity, Dealt, LearnedCapacity
 from estimator.planner import choice
 from estimator.planner.memory import PlannerMemory
 from estimator.planner.planning import Planner
+from estimator.planner.scores import Scores
 from estimator.reason import Reason
 from estimator.rules.penstock import PenstockMemory, penstock
 from estimator.situation import Limits, Situation, Sizing, Slo
 from estimator.throughput import ThroughputModel
+from forecasting.forecast import Forecast
 from tests.estimator.planner.histories import NOW_S, daily, history, planning
 
 STEADY = np.full(3 * 1440, 1000.0)
@@ -160,6 +162,21 @@ def test_a_jump_within_a_bin_is_planned_for_at_once() -> None:
 
     assert jumped.workers >= 14  # the mean of the bin so far has doubled
     assert jumped.reason is Reason.TRAFFIC_RISE
+
+
+def test_a_forecast_made_before_a_jump_does_not_take_half_of_it_back() -> None:
+    paths = np.full((2, 60), 1000.0)
+    calm = Forecast(issued_at_s=NOW_S, step_s=60.0, paths=paths, model="test", levels=(0.5, 0.95))
+    trusted = Scores(own=0.01, given=0.01, both=0.0099, own_count=99, given_count=99)
+    assert trusted.trust == pytest.approx(0.5)
+    rule, memory = penstock(), PenstockMemory(planner=PlannerMemory(scores=trusted))
+
+    def jumped(forecast: Forecast | None) -> int:
+        seen = planning(1000.0 * WOBBLE, now_s=NOW_S + 20, rate_per_s=3000.0, forecast=forecast)
+        return rule.size(seen, memory)[0].workers
+
+    assert jumped(None) > 20
+    assert jumped(calm) == pytest.approx(jumped(None), abs=1)
 
 
 def test_a_short_outage_does_not_empty_the_pool() -> None:
