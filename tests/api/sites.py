@@ -45,7 +45,8 @@ from services.store.tokens import MemoryTokens
 from tests.control.worlds import a_policy, a_pool, an_observation
 
 KNOB = (0.5, 0.7, 0.9)
-HISTORY = TrafficHistory(start_s=0.0, step_s=60.0, rates=np.full(60, 100.0))
+HISTORY = TrafficHistory(start_s=0.0, step_s=60.0, rates=np.full(40, 100.0))
+"""Too short for a model of the traffic: what is decided here follows from the rate and the forecast given."""
 
 
 class FragileStream(MemoryStream):

@@ -80,7 +80,7 @@ async def test_traffic_forecast_and_workers_are_shown(client: TestClient, rig: R
     rig.controller.tick()
 
     traffic = client.get("/v1/jobs/clicks/traffic").json()
-    assert (traffic["partitions"], len(traffic["history"]["rates"])) == (4, 60)
+    assert (traffic["partitions"], len(traffic["history"]["rates"])) == (4, 40)
     assert client.get("/v1/jobs/clicks/forecast").json()["paths"]["0.95"][0] == 500
     workers = client.get("/v1/jobs/clicks/workers").json()
     assert [worker["trained"] for worker in workers] == [77, None]
