@@ -119,6 +119,20 @@ def test_a_job_is_paused_resumed_and_switched_to_recommend(page: Page, served: S
     expect(page.get_by_text("Recommends only").first).to_be_visible()
 
 
+def test_a_decision_made_while_the_page_is_read_is_on_it_once(page: Page, served: Served) -> None:
+    served.tick()
+
+    def meanwhile(route: Route) -> None:
+        read = route.fetch()
+        served.tick(rate=600)
+        route.fulfill(response=read)
+
+    page.route("**/v1/jobs/clicks/decisions*", meanwhile, times=1)
+    visit(page, served, "clicks")
+
+    expect(page.locator(".timeline > li")).to_have_count(2)
+
+
 def test_decisions_come_live_with_their_numbers_and_are_filtered(page: Page, served: Served) -> None:
     served.tick()
     visit(page, served, "clicks")

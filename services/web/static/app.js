@@ -67,16 +67,29 @@ async function open() {
     const reasons = await get("/v1/reasons");
     page = job ? new JobPage(job, me, reasons) : new FleetPage(me);
     page.doubts.changed = showLive;
-    await page.load();
-    replace(main, page.element);
-    stop = events(
-      job ? `?job=${encodeURIComponent(job)}` : "?kinds=tick,decision,trouble,job",
-      heard,
-      setLive,
-    );
+    await listenThenLoad(page, job ? `?job=${encodeURIComponent(job)}` : "?kinds=tick,decision,trouble,job");
   } catch (error) {
+    stop?.();
+    setLive("");
     failed(error);
   }
+}
+
+/** Heard first, then read: what happens in between is in one of the two or in both, and never in neither. */
+async function listenThenLoad(opened, query) {
+  const early = [];
+  let take = (...event) => early.push(event);
+  await new Promise((placed) => {
+    const told = (state) => {
+      setLive(state);
+      placed();
+    };
+    stop = events(query, (...event) => take(...event), told);
+  });
+  await opened.load();
+  replace(main, opened.element);
+  take = heard;
+  for (const event of early) heard(...event);
 }
 
 function failed(error) {

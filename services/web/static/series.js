@@ -20,6 +20,7 @@ export class Series {
 
   /** One tick more; the oldest goes when there are too many. */
   add(tick) {
+    if (this.at.includes(tick.at_s)) return; // read already
     for (const [name, field] of Object.entries(COLUMNS)) {
       this[name].push(tick[field] ?? null);
       if (this[name].length > KEPT) this[name].shift();
