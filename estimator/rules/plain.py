@@ -10,11 +10,12 @@ from estimator.rules.settle import Settling, settle
 from estimator.situation import Situation, Sizing
 
 LEVEL = 0.9
+"""Of the forecast: a bin above it is waited off within most promises, and the next tick sees it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """The fallback, and the first hours of a job.
+    """The fallback, and the first hour of a job.
 
     Coming: the forecast's upper quantile at its highest from now until a worker asked for
     now would be ready, and `look_ahead_s` beyond, so that no worker is given back that would
