@@ -10,7 +10,7 @@ from estimator.rules.settle import Settling, settle
 from estimator.situation import Situation, Sizing
 
 LEVEL = 0.9
-"""Of the forecast: a bin above it is waited off within most promises, and the next tick sees it."""
+"""Of the forecast. At 0.95 the first hour took a tenth more GPU time, and nobody was late at either."""
 
 
 @dataclass(frozen=True, slots=True)
