@@ -154,34 +154,40 @@ def logarithms(rates: Floats, quiet: float) -> Floats:
 
 
 @compiled
-def recent_high(levels: Floats, place: int, guard: int) -> float:
-    """The highest mean of three levels that ends within the `guard` bins before `place`."""
-    high = -np.inf
-    for last in range(max(place - guard, 2), place):
-        high = max(high, (levels[last] + levels[last - 1] + levels[last - 2]) / 3)
-    return high
+def recent_highs(levels: Floats, guard: int) -> Floats:
+    """For every place the highest mean of three levels that ends within the `guard` bins before it.
+
+    Minus infinity where there are no three. The means that may still become the highest are kept in order,
+    so that each is looked at twice, however long the guard.
+    """
+    highs = np.full(len(levels), -np.inf)
+    means = np.full(len(levels), -np.inf)
+    kept = np.empty(len(levels), dtype=np.int64)
+    first, end = 0, 0
+    for place in range(3, len(levels)):
+        newest = place - 1
+        means[newest] = (levels[newest] + levels[newest - 1] + levels[newest - 2]) / 3
+        while end > first and means[kept[end - 1]] <= means[newest]:
+            end -= 1
+        kept[end] = newest
+        end += 1
+        if kept[first] < place - guard:
+            first += 1
+        highs[place] = means[kept[first]]
+    return highs
 
 
-@compiled
-def guarded(levels: Floats, guard: int, fall: float) -> Floats:
+def guarded(levels: Floats, highs: Floats, fall: float) -> Floats:
     """Levels without sudden dips: a short outage is not a quiet future.
 
     A level lies at most `fall` below the recent high. What stays low longer than the
-    `guard` bins is believed.
+    guard of the `recent_highs` is believed.
+
+    >>> calm = np.array([3.0, 3.0, 3.0, 0.0, 3.0])
+    >>> guarded(calm, recent_highs(calm, 3), fall=1.0)
+    array([3., 3., 3., 2., 3.])
     """
-    calm = levels.copy()
-    for place in range(len(levels)):
-        calm[place] = max(levels[place], recent_high(levels, place, guard) - fall)
-    return calm
-
-
-@compiled
-def falls(levels: Floats, guard: int) -> Floats:
-    """How far each level lies below the recent high."""
-    depth = np.zeros(len(levels))
-    for place in range(3, len(levels)):
-        depth[place] = recent_high(levels, place, guard) - levels[place]
-    return depth
+    return np.maximum(levels, highs - fall)
 
 
 @compiled

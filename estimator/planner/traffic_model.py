@@ -16,10 +16,9 @@ from estimator.planner.features import (
     Floats,
     Places,
     Shape,
-    falls,
     guarded,
     logarithms,
-    recent_high,
+    recent_highs,
     rows,
     surprises,
 )
@@ -72,6 +71,8 @@ class Recent:
     levels: Floats
     """One place is left at the end."""
     calm: Floats
+    high: float
+    """The recent high at the bin that is still filling."""
     clock: Floats
     """How each bin stands out by the clock, as far ahead as is forecast."""
     fast: float
@@ -108,17 +109,18 @@ class TrafficModel:
         """What the model needs of the traffic so far. Once a bin."""
         tail = rates[-(self.shape.looks_back + round(3 * SLOW)) :]
         levels = np.append(logarithms(tail, self.quiet), 0.0)
-        calm = guarded(levels, self.guard, self.fall)
+        highs = recent_highs(levels, self.guard)
+        calm, high = guarded(levels, highs, self.fall), float(highs[-1])
         last = len(tail) - 1
         clock = self.shape.by_the_clock(calm, last + 1)
         origins = np.arange(max(self.shape.reach + 1, last - round(3 * SLOW) + 1), last + 1)
         if len(origins) == 0:
-            return Recent(levels, calm, clock, 0.0, 0.0)
+            return Recent(levels, calm, high, clock, 0.0, 0.0)
         first = np.ascontiguousarray(self.weights[:, 0])
         lengths, knots, longest = self.shape.lengths, self.shape.knots, self.shape.longest
         squares = surprises(calm, clock, origins, lengths, knots, longest, self.range, first) ** 2
         fast, slow = (float(fading(squares, memory)[-1]) for memory in (FAST, SLOW))
-        return Recent(levels, calm, clock, fast, slow)
+        return Recent(levels, calm, high, clock, fast, slow)
 
     def outlook(self, recent: Recent, live: float | None = None) -> Outlook:
         """From the last whole bin, or from one still filling whose rate seems to be `live`."""
@@ -127,7 +129,7 @@ class TrafficModel:
         if live is not None:
             last += 1
             level = float(np.log(max(live, 0.0) + self.quiet))
-            recent.calm[last] = max(level, recent_high(recent.levels, last, self.guard) - self.fall)
+            recent.calm[last] = max(level, recent.high - self.fall)
         at = np.array([last], dtype=np.int64)
         features = np.clip(
             rows(recent.calm, recent.clock, at, self.shape.lengths, self.shape.knots, self.shape.longest)[0],
@@ -162,8 +164,9 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
     first, last = shape.reach, len(levels) - ahead
     if last - first < _rows_for(shape.longest, ahead):
         return None
-    fall = float(np.quantile(falls(levels, guard), 0.99))
-    calm = guarded(levels, guard, fall)
+    highs = recent_highs(levels, guard)
+    fall = float(np.quantile(np.where(np.isfinite(highs), highs - levels, 0.0), 0.99))
+    calm = guarded(levels, highs, fall)
     stride = max(1, -(-(last - first) // ROWS_MAX))
     origins = np.arange(last - 1 - stride * ((last - 2 - first) // stride), last, stride)
     clock = shape.by_the_clock(calm, len(calm) - 1)
