@@ -130,7 +130,7 @@ def as_table(verdict: Verdict, *, wide: bool = True) -> Table:
     contest = verdict.contest
     days = len(verdict.course.scored.per_second) / 86_400
     title = f"{contest.trace.name}, {days:.3g} days scored, SLO {contest.plant.slo_s:g} s"
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     rows = [_row(judged) for judged in verdict.judged]
     limits = [_limit_row("floor", "", verdict.floor_gpu_hours, verdict.floor_gpu_hours)]
     if verdict.oracle is not None:
@@ -138,8 +138,9 @@ def as_table(verdict: Verdict, *, wide: bool = True) -> Table:
         limits.append(_limit_row("oracle", _share(best.late_share), best.gpu_hours, verdict.floor_gpu_hours))
     shown = COLUMNS if wide else [name for name in COLUMNS if name not in WIDE_ONLY]
     for name in shown:
-        table.add_column(name, justify="left" if name in ("policy", "forecasts") else "right", no_wrap=True)
+        _add_column(table, name, words=name in ("policy", "forecasts"))
     for row in rows:
+        row["policy"] = row["policy"] if wide else _in_lines(row["policy"])
         table.add_row(*(row[name] for name in shown))
     table.add_section()
     for row in limits:
@@ -147,6 +148,29 @@ def as_table(verdict: Verdict, *, wide: bool = True) -> Table:
     return table
 
 
+def _add_column(table: Table, name: str, *, words: bool) -> None:
+    """Words go on in the next line where the terminal is narrow; a figure cut off is no figure."""
+    if words:
+        table.add_column(name, overflow="fold")
+    else:
+        table.add_column(name, justify="right", no_wrap=True)
+
+
+def _in_lines(policy: str) -> str:
+    """A long one with a line for each option.
+
+    >>> print(_in_lines("madu:k=1,utilisation=0.8"))
+    madu:
+     k=1,
+     utilisation=0.8
+    """
+    if len(policy) <= POLICY_WIDTH:
+        return policy
+    return policy.replace(":", ":\n ").replace(",", ",\n ")
+
+
+POLICY_WIDTH = 16
+"""Columns that a narrow terminal has for the name of a policy beside its figures."""
 COLUMNS = (
     "policy", "forecasts", "late", "over SLO", "GPU-h", "x floor", "x oracle", "mean lag", "p50 s", "p99 s",
     "down s", "use", "resizes", "reversals",

@@ -109,6 +109,20 @@ def test_arrivals_can_be_judged_again_and_give_the_same(
     assert {name: one[name] for name in FIGURES} == pytest.approx({name: two[name] for name in FIGURES})
 
 
+def test_on_a_narrow_terminal_no_figure_is_cut_off(command: typer.Typer, trace: Path) -> None:
+    long_name = "reactive:utilisation=0.8,catch_up_s=120,settle_s=600"
+
+    result = run(
+        command, trace, "--policy", long_name, "--policy", "hpa:target=0.7", "--days", 0.1, "--no-oracle",
+    )  # fmt: skip
+
+    table = result.stdout.split("note:")[0]
+    assert "…" not in table
+    assert all(
+        option in table for option in ("reactive:", "utilisation=0.8,", "settle_s=600", "hpa:target=0.7")
+    )
+
+
 def test_a_frontier_is_read_across(command: typer.Typer, trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
 

@@ -63,8 +63,9 @@ def as_table(verdict: FleetVerdict) -> Table:
     load = "" if peak is None else f", demand peaks at {peak:.2f}x the budget"
     title = f"{verdict.name}: {len(fleet.jobs)} jobs on {gpus}{load}, SLO {fleet.slo_s:g} s"
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
+    table.add_column(COLUMNS[0], overflow="fold")  # a long policy goes on in the next line
+    for name in COLUMNS[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
     for judged in verdict.judged:
         table.add_row(*_row(judged))
     return table
