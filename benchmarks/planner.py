@@ -95,6 +95,7 @@ class Setting:
 def frontier(runs: Runs, options: argparse.Namespace, flat: dict[str, float]) -> list[str]:
     """Penstock at every target against HPA at its own, all traces pooled."""
     lines = []
+    penstock = f"penstock@{options.forecaster}" if options.forecaster else "penstock"
     for ours, theirs in PAIRS:
         if options.plant and ours not in options.plant:
             continue
@@ -103,7 +104,7 @@ def frontier(runs: Runs, options: argparse.Namespace, flat: dict[str, float]) ->
         mine = [
             _setting(
                 f"penstock at {target:g}",
-                runs(f"penstock:late_share_target={target:g}", ours),
+                runs(f"{penstock}:late_share_target={target:g}", ours),
                 everybody,
             )
             for target in options.target or TARGETS
@@ -187,6 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--trace", action="append", help="only the trace of this name; repeatable")
     parser.add_argument(
         "--target", action="append", type=float, help="only this late_share_target; repeatable"
+    )
+    parser.add_argument(
+        "--forecaster", help="whose forecasts Penstock is given: `served`, say; `light` if not"
     )
     parser.add_argument("--plant", action="append", help="only where Penstock runs on this one; repeatable")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

@@ -204,6 +204,12 @@ def run(rule: Rule[Any], plant: Plant, course: Course, seed: int) -> Row:
     return Row(found.late_share, found.gpu_hours / floor, found.resizes, found.reversals)
 
 
+def from_day(trace: Trace, days: float) -> Trace:
+    """Without its first days: other days of the same traffic are warmed up on and scored."""
+    kept = trace.starts_s >= trace.starts_s[0] + days * 86_400
+    return replace(trace, starts_s=trace.starts_s[kept], rates=trace.rates[kept])
+
+
 def shortened(course: Course, warm_s: int) -> Course:
     """With less of the warm-up simulated: what is learned is learned from the history."""
     skip = course.scored_from_s - min(warm_s, course.scored_from_s)
@@ -216,7 +222,8 @@ def shortened(course: Course, warm_s: int) -> Course:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what the command line asks for."""
     options = _options(arguments)
-    traces = [trace for trace in traces_at_hand() if not options.trace or trace.name in options.trace]
+    wanted_traces = [trace for trace in traces_at_hand() if not options.trace or trace.name in options.trace]
+    traces = [from_day(trace, options.from_day) for trace in wanted_traces]
     contests = [
         Contest(trace, PLANTS[options.plant], seed=options.seed, days=options.days) for trace in traces
     ]
@@ -266,6 +273,7 @@ def _line(name: str, price: float, rows: Sequence[Row], flat: dict[str, float]) 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--days", type=float, default=1.0, help="days scored")
+    parser.add_argument("--from-day", type=float, default=0.0, help="leave out so many days of each trace")
     parser.add_argument("--trace", action="append", help="only the trace of this name; repeatable")
     parser.add_argument("--variant", action="append", choices=VARIANTS)
     parser.add_argument("--price", action="append", type=float)
