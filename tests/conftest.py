@@ -15,9 +15,10 @@ Nothing heavy is imported up here: collecting the doctests of the packages must 
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -72,6 +73,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"kafka: {config.stash[_KAFKA]}", f"redis: {config.stash[_REDIS]}"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: the collector of garbage need not look through it again and again.
+
+    It did so while thousands of tests were collected, and later in every test that makes many objects: the
+    simulated worlds took half as much CPU time again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
