@@ -49,6 +49,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 _KAFKA = pytest.StashKey[KafkaChoice]()
+_SERVERS = pytest.StashKey[ExitStack]()
 _REDIS = pytest.StashKey[RedisChoice]()
 _databases = itertools.cycle(range(16))
 
@@ -64,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # takes a minute where a simulated world is among them.
     renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[structlog.processors.add_log_level, renderer])
+    config.stash[_SERVERS] = ExitStack()
     try:
         config.stash[_KAFKA] = choose_kafka(config.getoption("--kafka"))
         config.stash[_REDIS] = choose_redis(config.getoption("--redis"))
@@ -118,10 +120,17 @@ def _fixtures_of(item: pytest.Item) -> tuple[str, ...]:
     return tuple(getattr(item, "fixturenames", ()))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Not with the fixture: who ends a server that others use waits for them, and no test's time runs."""
+    session.config.stash[_SERVERS].close()
+
+
 @pytest.fixture(scope="session")
-def _kafkas() -> Iterator[Kafkas]:
-    with ExitStack() as stack:
-        yield Kafkas(stack)
+def _kafkas(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Kafkas:
+    directory = tmp_path_factory.getbasetemp()
+    in_a_worker = hasattr(pytestconfig, "workerinput")  # whose own directory lies in that of all
+    return Kafkas(pytestconfig.stash[_SERVERS], directory.parent if in_a_worker else directory)
 
 
 @pytest.fixture(scope="session")
