@@ -163,7 +163,7 @@ def test_the_pool_follows_the_traffic_first_by_light_models_then_by_the_transfor
 
 
 def test_whatever_is_killed_is_noticed_and_replaced(tmp_path: Path) -> None:
-    with demo(tmp_path, "--minutes", "10") as running:
+    with demo(tmp_path, "--minutes", "10", "--rate", "750") as running:
         eventually(lambda: "worker_ready" in running.log(), within_s=180, what="a worker that trains")
         running.workers()[0].kill()
         eventually(lambda: "workers_lost" in running.log(), within_s=60, what="the loss told")
