@@ -15,9 +15,10 @@ Nothing heavy is imported up here: collecting the doctests of the packages must 
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -48,6 +49,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 _KAFKA = pytest.StashKey[KafkaChoice]()
+_SERVERS = pytest.StashKey[ExitStack]()
 _REDIS = pytest.StashKey[RedisChoice]()
 _databases = itertools.cycle(range(16))
 
@@ -63,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # takes a minute where a simulated world is among them.
     renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[structlog.processors.add_log_level, renderer])
+    config.stash[_SERVERS] = ExitStack()
     try:
         config.stash[_KAFKA] = choose_kafka(config.getoption("--kafka"))
         config.stash[_REDIS] = choose_redis(config.getoption("--redis"))
@@ -72,6 +75,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"kafka: {config.stash[_KAFKA]}", f"redis: {config.stash[_REDIS]}"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: the collector of garbage need not look through it again and again.
+
+    It did so while thousands of tests were collected, and later in every test that makes many objects: the
+    simulated worlds took half as much CPU time again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -101,10 +120,17 @@ def _fixtures_of(item: pytest.Item) -> tuple[str, ...]:
     return tuple(getattr(item, "fixturenames", ()))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Not with the fixture: who ends a server that others use waits for them, and no test's time runs."""
+    session.config.stash[_SERVERS].close()
+
+
 @pytest.fixture(scope="session")
-def _kafkas() -> Iterator[Kafkas]:
-    with ExitStack() as stack:
-        yield Kafkas(stack)
+def _kafkas(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Kafkas:
+    directory = tmp_path_factory.getbasetemp()
+    in_a_worker = hasattr(pytestconfig, "workerinput")  # whose own directory lies in that of all
+    return Kafkas(pytestconfig.stash[_SERVERS], directory.parent if in_a_worker else directory)
 
 
 @pytest.fixture(scope="session")

@@ -97,7 +97,7 @@ def answers_of(operation: schemathesis.APIOperation[Any, Any, Any, Any], token: 
     """The statuses of what the operation answers to all that its schema allows; each is held against it."""
     statuses: list[int] = []
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(case=operation.as_strategy())
     def check(case: schemathesis.Case[Any]) -> None:
         aim(case, len(statuses))

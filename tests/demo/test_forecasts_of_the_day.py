@@ -24,7 +24,7 @@ def test_once_it_is_trained_the_transformer_leads_through_the_flash_crowd(tmp_pa
     grid = Grid(scenario.step_s, 15 * scenario.step_s, DAY_S / scenario.speed_up)
     meter = RateHistory(step_s=scenario.step_s)
     meter.seed(scenario.history(until_s=BEGAN_S))
-    request = TrainingRequest(grid, network="patchtst", beside=(), budget_cpu_s=TRAIN_CPU_S, steps=1500)
+    request = TrainingRequest(grid, network="patchtst", beside=(), budget_cpu_s=TRAIN_CPU_S, steps=600)
     train(request, {"clicks": meter.history()}, tmp_path, lambda *_: None)
     store = ArtefactStore(tmp_path)
     version = store.current()

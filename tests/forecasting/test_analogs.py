@@ -159,7 +159,7 @@ def test_the_windows_read_them() -> None:
     taught = lessons_from(GRID, {"a": history(rates[: 16 * DAY])}, Calendar(), rows_max=1200)
     batch = batch_at(GRID, history(rates), np.arange(16 * DAY, 23 * DAY, 7))
     features, came = describe(batch, Calendar()), targets_of(batch, rates)
-    window = train_window(taught)
+    window = train_window(taught, steps=200)
 
     shown = window.quantiles(batch, features)
     blind = window.quantiles(batch, replace(features, analogs=np.zeros_like(features.analogs)))

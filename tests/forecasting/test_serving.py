@@ -230,7 +230,9 @@ def test_a_topic_that_returns_is_forecast_again(serving: Untrainable) -> None:
 
 
 def test_training_in_the_background_ends_in_trained_models_being_served(tmp_path: Path) -> None:
-    options = ServingOptions(network="", budget_cpu_s=30.0, retrain_s=1e9)
+    options = ServingOptions(
+        network="", beside=("regression", "perceptron"), budget_cpu_s=30.0, retrain_s=1e9
+    )
     served = ServedForecasts(SETTINGS, tmp_path, options)
     served.start()
     try:

@@ -78,13 +78,13 @@ app.command()(forecast)
 
 
 def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
-    rates = rhythm(8)
+    rates = rhythm(5)
     path = trace(tmp_path / "week.csv", [(STEP_S * i, rate) for i, rate in enumerate(rates)])
     files = {name: tmp_path / f"out.{name}" for name in ("json", "csv", "html")}
 
     ran = CliRunner().invoke(
         app,
-        [str(path), "--model", "regression", "--model", "steady-window", "--test-days", "2"]
+        [str(path), "--model", "regression", "--model", "steady-window", "--test-days", "1"]
         + [f"--{option}={files[name]}" for option, name in OUTPUTS.items()],
     )
 
@@ -107,7 +107,7 @@ def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
 
 
 def test_predictions_do_not_depend_on_what_came_after_them(tmp_path: Path) -> None:
-    rates = rhythm(8)
+    rates = rhythm(5)
     other = rates.copy()
     other[-100:] *= 3.0
     written = []
@@ -115,7 +115,7 @@ def test_predictions_do_not_depend_on_what_came_after_them(tmp_path: Path) -> No
         path = trace(tmp_path / f"{name}.csv", [(STEP_S * i, rate) for i, rate in enumerate(series)])
         out = tmp_path / f"{name}.out"
         ran = CliRunner().invoke(
-            app, [str(path), "--model", "regression", "--test-days", "2", "--predictions", str(out)]
+            app, [str(path), "--model", "regression", "--test-days", "1", "--predictions", str(out)]
         )
         assert ran.exit_code == 0, ran.output
         written.append(predicted(out))

@@ -21,7 +21,7 @@ from forecasting.history import TrafficHistory
 from forecasting.learned import Lessons
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import Regression, train_regression
-from forecasting.window import WINDOWS
+from forecasting.window import WINDOWS, train_window
 from services.forecaster import judging, lesson
 from services.forecaster.artefacts import ArtefactStore
 from services.forecaster.judging import JUDGED_TOPICS, judge
@@ -98,6 +98,7 @@ def test_one_bad_model_does_not_take_the_good_one_with_it(
 def test_windows_are_kept_and_served_like_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = replace(REQUEST, beside=WINDOWS)
     monkeypatch.setattr(lesson, "judge", lambda *_: dict.fromkeys(WINDOWS, 0.9))
+    monkeypatch.setattr(lesson, "train_window", partial(train_window, steps=50))  # quick
 
     manifest = train(request, {"a": history(rhythm(5))}, tmp_path, lambda _stage, _share: None)
 

@@ -53,7 +53,7 @@ def lessons() -> Lessons:
     return lessons_from(GRID, {"other": past}, Calendar())
 
 
-STEPS = 100
+STEPS = 30
 """Of training: the laws hold by construction, however little was learned."""
 
 

@@ -7,7 +7,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from tests.servers import docker
@@ -81,16 +82,25 @@ class KafkaChoice:
 class Kafkas:
     """Starts each kind of Kafka at most once, when first asked for; ends them with the session."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, shared: Path) -> None:
+        """`shared` is a directory that all workers of the run see."""
         self._stack = stack
+        self._shared = shared
         self._running: dict[str, KafkaUnderTest] = {}
 
     def get(self, kind: Kind, address: str = "") -> KafkaUnderTest:
         """A running Kafka of this kind. What it lacks is to be asked of `lacking` before."""
         if kind not in self._running:
-            start = _STARTS[kind] if kind != "given" else _given(address)
+            start = self._starts()[kind] if kind != "given" else _given(address)
             self._running[kind] = start(self._stack)
         return self._running[kind]
+
+    def _starts(self) -> dict[Kind, Callable[[ExitStack], KafkaUnderTest]]:
+        return {
+            "embedded": _start_embedded,
+            "apache": partial(_start_apache, shared=self._shared),
+            "container": _start_container,
+        }
 
 
 def unique_name(what: str) -> str:
@@ -157,12 +167,11 @@ def _start_embedded(stack: ExitStack) -> KafkaUnderTest:
     return KafkaUnderTest("embedded", server.bootstrap, create)
 
 
-def _start_apache(stack: ExitStack) -> KafkaUnderTest:
-    from services.embedded.apache import ApacheKafka
+def _start_apache(stack: ExitStack, *, shared: Path) -> KafkaUnderTest:
+    from tests.servers.shared import shared_apache
 
-    # The cleaner looks every 15 s by default, which tests of compaction would wait for.
-    server = stack.enter_context(ApacheKafka(settings={"log.cleaner.backoff.ms": "200"}))
-    return KafkaUnderTest("apache", server.bootstrap, _create_with_admin(server.bootstrap))
+    bootstrap = stack.enter_context(shared_apache(shared))
+    return KafkaUnderTest("apache", bootstrap, _create_with_admin(bootstrap))
 
 
 def _start_container(stack: ExitStack) -> KafkaUnderTest:
@@ -214,10 +223,3 @@ def _led(admin: AdminClient, topic: str) -> int:
         return 0
     answers = admin.list_offsets(wanted, request_timeout=10).values()
     return sum(answer.exception(timeout=15) is None for answer in answers)
-
-
-_STARTS: dict[Kind, Callable[[ExitStack], KafkaUnderTest]] = {
-    "embedded": _start_embedded,
-    "apache": _start_apache,
-    "container": _start_container,
-}
