@@ -24,6 +24,8 @@ SPREAD = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Quantiles that stand for a fifth of the cases each."""
 WIDE = 3.0
 """A careful duration this many times the median: the one is not a stand-in for the other."""
+FATES = 10.0
+"""While few have been seen, the longest this many times the shortest: bad luck does not explain it."""
 AGREES = 1.1
 """Durations up to this many times the stated one bear it out: ticks and clocks make up the rest."""
 GIVEN_UP = 2.0
@@ -93,15 +95,23 @@ class Durations:
     def spread_s(self) -> tuple[float, ...]:
         """Durations that are equally likely, shortest first; none where `careful_s` says it all.
 
-        That is so while too few have been seen to know more, and where nine of ten take about as
-        long as half of them.
+        That is so where nine of ten take about as long as half of them. Few that differ ever so much are two
+        fates: those that came, and those that found no GPU. One number for both would say that nobody comes.
+
+        >>> Durations(180.0, (185.0, 7200.0)).spread_s, Durations(180.0, (185.0, 400.0)).spread_s
+        ((185.0, 185.0, 7200.0, 7200.0, 7200.0), ())
         """
         k = len(self.latest)
-        if math.ceil(CAREFUL * (k + 1) - 1e-9) > k:
+        if k == 0:
             return ()
-        ordered = sorted(self.latest)
-        spread = tuple(ordered[min(math.floor(level * k), k - 1)] for level in SPREAD)
+        spread = self._quantiles()
+        if math.ceil(CAREFUL * (k + 1) - 1e-9) > k:
+            return spread if spread[-1] > FATES * spread[0] else ()
         return spread if spread[-1] > WIDE * spread[len(SPREAD) // 2] else ()
+
+    def _quantiles(self) -> tuple[float, ...]:
+        ordered = sorted(self.latest)
+        return tuple(ordered[min(math.floor(level * len(ordered)), len(ordered) - 1)] for level in SPREAD)
 
     def _shape(self) -> tuple[float, float]:
         """(μ, scale) of the t distribution of the next log(seconds + 1)."""

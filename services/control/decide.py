@@ -11,7 +11,7 @@ from estimator.throughput import Guess
 from services.control import explained, gpu_move, standby
 from services.control.bounds import bounded, limits_of, safety_numbers
 from services.control.learned import PoolMemory, Throughput
-from services.control.pool_watch import lead_time_s, pool_seen
+from services.control.pool_watch import lead_times, pool_seen
 from services.control.safety import PoolNow, SafetyMemory, judged
 from services.control.throughput_windows import can_be, throughput_seen
 from services.control.types import (
@@ -158,6 +158,7 @@ def _situation(
     if state.standbys:  # the youngest are on their way to stand by
         starting = tuple(sorted(starting)[: max(0, requested - len(memory.ready))])
     ready = set(memory.ready)
+    lead_time_s, lead_times_s = lead_times(memory, seen.at_s, capacity.model.knowledge.gpu_type)
     busy = {report.worker: report.busy for report in seen.reports if report.worker in ready}
     return Situation(
         now_s=seen.at_s,
@@ -171,8 +172,8 @@ def _situation(
         capacity=capacity,
         slo=policy.slo,
         limits=limits,
-        lead_time_s=lead_time_s(memory, seen.at_s),
-        lead_times_s=memory.lead_times_s,
+        lead_time_s=lead_time_s,
+        lead_times_s=lead_times_s,
         pause_s=memory.pause_s,
         forecast=explained.heeded(seen.forecast),
         partition_lags=traffic.partition_lags,

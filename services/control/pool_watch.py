@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from estimator.lead_time import PoolTimes
+from estimator.lead_time.durations import GIVEN_UP
 from services.control.learned import PauseWatch, PoolMemory
 from services.control.types import Observation, Worker, WorkerPhase
 
@@ -63,11 +64,23 @@ def pool_seen(
     )
 
 
-def lead_time_s(memory: PoolMemory, now_s: float) -> float:
-    """What to plan with. Where nobody comes, no less than what has been waited for already."""
-    if not memory.awaited:
-        return memory.lead_time_s
-    return max(memory.lead_time_s, now_s - min(memory.awaited.values()))
+def lead_times(memory: PoolMemory, now_s: float, gpu_type: str) -> tuple[float, tuple[float, ...]]:
+    """The lead time to plan with, and equally likely ones where they differ widely.
+
+    No less than what has been waited for already. Long overdue, a start is expected to take as long again:
+    else it would look as if it came any moment, for hours. Where others came, that is its own fate and not
+    that of all who are asked for now: one pod that finds no GPU is not a platform that has none.
+    """
+    waited_s = {now_s - asked_at_s for asked_at_s in memory.awaited.values()}
+    overdue_s = {waited for waited in waited_s if waited > OVERDUE * memory.lead_time_s}
+    if not overdue_s or memory.times is None:
+        return max(memory.lead_time_s, *waited_s, 0.0), memory.lead_times_s
+    known = memory.times.lead_times(gpu_type)
+    came = bool(known.latest)
+    for waited in sorted(overdue_s):
+        known = known.given_up(waited)
+    spread_s = known.spread_s if came else ()
+    return (spread_s[-1] if spread_s else GIVEN_UP * max(overdue_s)), spread_s
 
 
 def _starts(

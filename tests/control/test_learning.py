@@ -258,6 +258,31 @@ def test_a_pool_that_never_becomes_ready_is_planned_with_ever_longer_lead_times(
     assert hour.numbers["lead_time_s"] >= 3590.0
 
 
+def test_one_start_that_hangs_is_its_own_fate_and_not_that_of_all() -> None:
+    """Else nobody else would be asked for: hours late, with one pod pending and fifteen that train."""
+    told: list[Situation] = []
+    reactive = rule_named("reactive")
+
+    def listen(situation: Situation, memory: Any) -> tuple[Sizing, Any]:
+        told.append(situation)
+        return reactive.size(situation, memory)
+
+    came = PoolTimes(60.0, starts={"": (50.0, 60.0)})
+    policy = replace(POLICY, rule=replace(reactive, size=listen))
+    state = ControlState(pool=PoolMemory(times=came, lead_time_s=60.0))
+    for tick in range(10, 370):
+        state = decide(starting(tick, 3, 4), state, policy).state
+
+    hanging_s = told[-1].now_s - told[-1].starting_since_s[0]
+    assert told[-1].lead_times_s == pytest.approx((50.0, 50.0, 60.0, 2 * hanging_s, 2 * hanging_s), abs=20.0)
+
+
+def test_a_start_that_hangs_is_not_expected_any_moment() -> None:
+    hour = watched([starting(10 + tick, 2, 4) for tick in range(360)])
+
+    assert hour.numbers["lead_time_s"] == pytest.approx(2 * 3590.0, abs=40.0), "twice as long as it has taken"
+
+
 def test_a_worker_that_failed_to_start_counts_as_a_long_wait_and_as_a_failure() -> None:
     seen = [starting(10 + tick, 2, 4) for tick in range(20)]
     decision = watched([*seen, starting(30, 2, 3, failures=1)])

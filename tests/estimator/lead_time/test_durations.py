@@ -104,8 +104,14 @@ def test_lead_times_of_minutes_or_hours_are_told_apart() -> None:
 
 
 def test_lead_times_that_are_much_alike_or_few_have_no_spread_to_tell() -> None:
-    alike, few = Durations(120.0), Durations(120.0).seen(10.0).seen(9_000.0)
+    alike, few = Durations(120.0), Durations(120.0).seen(100.0).seen(900.0)
     for took_s in range(100, 140):
         alike = alike.seen(float(took_s))
 
     assert alike.spread_s == few.spread_s == ()
+
+
+def test_few_lead_times_of_seconds_and_hours_are_two_fates() -> None:
+    few = Durations(120.0).seen(100.0).given_up(4_500.0)
+
+    assert few.spread_s == (100.0, 100.0, 9_000.0, 9_000.0, 9_000.0)
