@@ -76,11 +76,12 @@ def lead_times(memory: PoolMemory, now_s: float, gpu_type: str) -> tuple[float, 
     if not overdue_s or memory.times is None:
         return max(memory.lead_time_s, *waited_s, 0.0), memory.lead_times_s
     known = memory.times.lead_times(gpu_type)
-    came = bool(known.latest)
+    if not known.latest:
+        return GIVEN_UP * max(overdue_s), ()
     for waited in sorted(overdue_s):
         known = known.given_up(waited)
-    spread_s = known.spread_s if came else ()
-    return (spread_s[-1] if spread_s else GIVEN_UP * max(overdue_s)), spread_s
+    spread_s = known.spread_s
+    return (spread_s[-1] if spread_s else known.careful_s), spread_s
 
 
 def _starts(

@@ -258,8 +258,8 @@ def test_a_pool_that_never_becomes_ready_is_planned_with_ever_longer_lead_times(
     assert hour.numbers["lead_time_s"] >= 3590.0
 
 
-def test_one_start_that_hangs_is_its_own_fate_and_not_that_of_all() -> None:
-    """Else nobody else would be asked for: hours late, with one pod pending and fifteen that train."""
+def hanging(came_s: tuple[float, ...]) -> Situation:
+    """An hour with one start that hangs, in a pool whose workers came after `came_s`: what a rule is told."""
     told: list[Situation] = []
     reactive = rule_named("reactive")
 
@@ -267,14 +267,26 @@ def test_one_start_that_hangs_is_its_own_fate_and_not_that_of_all() -> None:
         told.append(situation)
         return reactive.size(situation, memory)
 
-    came = PoolTimes(60.0, starts={"": (50.0, 60.0)})
-    policy = replace(POLICY, rule=replace(reactive, size=listen))
-    state = ControlState(pool=PoolMemory(times=came, lead_time_s=60.0))
+    pool = PoolMemory(times=PoolTimes(60.0, starts={"": came_s}), lead_time_s=60.0)
+    policy, state = replace(POLICY, rule=replace(reactive, size=listen)), ControlState(pool=pool)
     for tick in range(10, 370):
         state = decide(starting(tick, 3, 4), state, policy).state
+    return told[-1]
 
-    hanging_s = told[-1].now_s - told[-1].starting_since_s[0]
-    assert told[-1].lead_times_s == pytest.approx((50.0, 50.0, 60.0, 2 * hanging_s, 2 * hanging_s), abs=20.0)
+
+def test_one_start_that_hangs_is_its_own_fate_and_not_that_of_all() -> None:
+    """Else nobody else would be asked for: hours late, with one pod pending and fifteen that train."""
+    told = hanging((50.0, 60.0))
+
+    hangs_s = told.now_s - told.starting_since_s[0]
+    assert told.lead_times_s == pytest.approx((50.0, 50.0, 60.0, 2 * hangs_s, 2 * hangs_s), abs=20.0)
+
+
+def test_one_start_that_hangs_beside_many_that_came_is_no_reason_to_plan_otherwise() -> None:
+    told = hanging((55.0,) * 30)
+
+    assert told.lead_time_s == 55.0
+    assert told.lead_times_s == ()
 
 
 def test_a_start_that_hangs_is_not_expected_any_moment() -> None:
