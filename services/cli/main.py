@@ -62,7 +62,7 @@ class LazyGroup(TyperGroup):
 
 def _imported(name: str) -> ModuleType:
     """The module of a command. What is imported stays for good: the collector of garbage need not look
-    through it, which takes up to a quarter of the CPU time of a start, and a pause now and then after that.
+    through it, which takes CPU time at every start, and a pause now and then after that.
     """
     if name in sys.modules:
         return sys.modules[name]
