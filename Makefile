@@ -50,13 +50,13 @@ test: $(VENV)/.installed-dev ## Run all tests.
 FORECAST_VENV := .venv-forecast
 
 $(FORECAST_VENV)/.installed: pyproject.toml $(CONSTRAINTS)
-	@echo "Installing torch, neuralforecast and LightGBM: some 6 GB on Linux, a few minutes."
+	@echo "Installing torch and neuralforecast: some 6 GB on Linux, a few minutes."
 	$(PYTHON) -m venv $(FORECAST_VENV)
-	$(FORECAST_VENV)/bin/pip install --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev,forecast,boosting]'
+	$(FORECAST_VENV)/bin/pip install --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev,forecast]'
 	@touch $@
 
 .PHONY: test-forecast
-test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch, neuralforecast or LightGBM; a skip fails.
+test-forecast: $(FORECAST_VENV)/.installed ## Test the models that need torch or neuralforecast; a skip fails.
 	CI=true $(FORECAST_VENV)/bin/pytest -m forecast_extras --allowed-skips /dev/null \
 	  tests/forecasting tests/laws tests/simulator/test_forecasters.py tests/trainer $(ARGS)
 
@@ -180,7 +180,7 @@ bench-fleet: install ## Many jobs on one GPU budget, beside static quotas, first
 lock: ## Write the versions of a fresh install with all extras to the constraints file.
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/pip install --disable-pip-version-check --dry-run --ignore-installed --report build/lock/report.json \
-	  -e '.[dev,docker,kubernetes,keda,forecast,boosting,trainer,ray]' hatchling async-timeout
+	  -e '.[dev,docker,kubernetes,keda,forecast,trainer,ray]' hatchling async-timeout
 	$(PYTHON) -c 'import json, sys; print(*sorted(("{name}=={version}".format(**one["metadata"]) \
 	  for one in json.load(sys.stdin)["install"] if one["metadata"]["name"] != "penstock"), key=str.lower), sep="\n")' \
 	  < build/lock/report.json > $(CONSTRAINTS)

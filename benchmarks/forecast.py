@@ -28,7 +28,7 @@ from benchmarks.forecast_cost import measure_cost
 from forecasting.evaluation import SERVED
 from forecasting.heavy import installed
 from forecasting.history import TrafficHistory
-from services.forecaster.backtesting import BacktestPlan, default_models, run_backtest
+from services.forecaster.backtesting import DEFAULT_MODELS, BacktestPlan, run_backtest
 from services.forecaster.report import summary_of
 from services.forecaster.trace import read_trace
 
@@ -63,7 +63,7 @@ def days_to_test(history: TrafficHistory) -> float:
 
 def run_served(history: TrafficHistory, *, train_cpu_s: float) -> dict[str, Any]:
     """The figures of one trace: what is served, and every model that it mixes."""
-    tested = run_backtest(history, _plan(history, default_models(), train_cpu_s), _tell_nobody)
+    tested = run_backtest(history, _plan(history, DEFAULT_MODELS, train_cpu_s), _tell_nobody)
     return {"step_s": history.step_s, **summary_of(tested)}
 
 

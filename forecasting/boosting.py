@@ -1,7 +1,7 @@
 """`boosting`: gradient-boosted trees (LightGBM) over all topics, trained on the very targets.
 
-LightGBM is imported when it is first used: a controller that runs without it
-loses this model, not its start.
+LightGBM is imported when it is first used: where it cannot be loaded, a controller loses this
+model, not its start.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from forecasting.calendar import Calendar
 from forecasting.errors import ForecastError
 from forecasting.evaluation import SERVED, Backtest, Result, backtest, results_of
 from forecasting.grid import Grid
-from forecasting.heavy import heavy, installed
+from forecasting.heavy import heavy
 from forecasting.history import TrafficHistory
 from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
 from forecasting.network import spec_named
@@ -26,6 +26,9 @@ from forecasting.window import WINDOWS, train_window
 LIGHT = ("last-value", "mean-max", "seasonal", "boosting")
 """The light models; boosting is the strongest of them, so ratios are given with and without it."""
 
+DEFAULT_MODELS = ("regression", *WINDOWS, "boosting", "patchtst")
+"""What a controller trains and mixes where nothing else is asked for."""
+
 Tell = Callable[[str, float], None]
 
 
@@ -38,7 +41,7 @@ class BacktestPlan:
     test_days: float | None = None
     """Seasons to test on; a quarter of the trace, at most seven, when None."""
     models: tuple[str, ...] = ()
-    """Trained models by name; all that are installed when empty."""
+    """Trained models by name; those that are served by default when empty."""
     served: tuple[str, ...] | None = None
     """Which of them the selector may use; all when None."""
     steps: int | None = None
@@ -70,12 +73,6 @@ class Outcome:
         return float(getattr(self.results[SERVED], which) / max(best, 1e-300))
 
 
-def default_models() -> tuple[str, ...]:
-    """All that can be trained with what is installed."""
-    boosting = ("boosting",) if installed("lightgbm") else ()
-    return ("regression", *WINDOWS, *boosting, "patchtst")
-
-
 def grid_for(history: TrafficHistory, plan: BacktestPlan) -> Grid:
     """Forecasts reach a quarter beyond the horizon, for the peak after the last lead."""
     return Grid(history.step_s, 1.25 * plan.horizon_s, plan.season_s)
@@ -93,7 +90,7 @@ def run_backtest(history: TrafficHistory, plan: BacktestPlan, tell: Tell) -> Out
     cpu_s: dict[str, float] = {}
     converged: dict[str, bool] = {}
     skipped: dict[str, str] = {}
-    for name in plan.models or default_models():
+    for name in plan.models or DEFAULT_MODELS:
         started_s = time.process_time()
         try:
             model = _trained(name, lessons, grid, plan, tell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from forecasting.boosting import Boosting, train_boosting
 from forecasting.calendar import Calendar
 from forecasting.errors import NotEnoughHistory
 from forecasting.grid import Grid
-from forecasting.heavy import MissingPackage, installed
+from forecasting.heavy import MissingPackage, installed, missing
 from forecasting.history import TrafficHistory
 from forecasting.learned import ROWS_MIN, FleetModel, Lessons, lessons_from
 from forecasting.network import NetworkSpec, Weights, spec_named
@@ -155,7 +155,7 @@ def _fit(
         regression=train_regression(lessons, seed=seed) if wanted("regression") else None,
         perceptron=train_perceptron(lessons, seed=seed) if wanted("perceptron") else None,
         windows=_train_windows(lessons, [name for name in WINDOWS if wanted(name)], seed=seed),
-        boosting=train_boosting(lessons, seed=seed) if wanted("boosting") and installed("lightgbm") else None,
+        boosting=_train_boosting(lessons, seed=seed) if wanted("boosting") else None,
         network=None,
         programs={},
     )
@@ -165,6 +165,14 @@ def _fit(
     by_numpy = network.spec.architecture == "PatchTST"
     programs = {} if by_numpy else {network.spec.name: exported(network, lessons.grid)}
     return replace(cheap, network=network, programs=programs)
+
+
+def _train_boosting(lessons: Lessons, *, seed: int) -> Boosting | None:
+    """None where LightGBM cannot be loaded, which the controller tells at its start."""
+    try:
+        return train_boosting(lessons, seed=seed)
+    except MissingPackage:
+        return None
 
 
 def _train_windows(lessons: Lessons, names: Sequence[str], *, seed: int) -> tuple[Window, ...]:
@@ -204,16 +212,19 @@ def _train_network(
         return None
 
 
-def missing_for(network: str) -> str:
-    """What is not installed that training this network needs, in words; empty when nothing is.
+def missing_for(network: str, beside: Collection[str] = ()) -> str:
+    """What is missing to train this network and the models beside it, in words; empty when nothing is.
 
     >>> missing_for("patchtst")
     ''
     """
-    if not network or spec_named(network).architecture == "PatchTST":
-        return ""  # numpy trains it
-    absent = [package for package in ("torch", "neuralforecast") if not installed(package)]
-    return f"{network} cannot be trained: {MissingPackage(absent[0])}" if absent else ""
+    found = []
+    if network and spec_named(network).architecture != "PatchTST":  # which numpy trains
+        absent = [package for package in ("torch", "neuralforecast") if not installed(package)]
+        found += [f"{network} cannot be trained: {MissingPackage(package)}" for package in absent[:1]]
+    if "boosting" in beside and (why := missing("lightgbm")):
+        found.append(f"boosting cannot be trained: {why}")
+    return "; ".join(found)
 
 
 def _last_weights(store: ArtefactStore, spec: NetworkSpec) -> Weights | None:

@@ -75,7 +75,7 @@ class ForecastStatus:
     fault: str
     """What went wrong last; empty when all is well."""
     advice: str
-    """What is missing for the network that was asked for, and how to get it; empty when nothing is."""
+    """What is missing for the models that were asked for, and how to get it; empty when nothing is."""
     steps: int
     """Serving calls so far."""
     step_cpu_s: float
@@ -92,7 +92,7 @@ class ServedForecasts:
         self.options = options or ServingOptions()
         self._settings = settings
         self._grid = Grid(settings.step_s, settings.horizon_s, settings.season_s)
-        self.advice = missing_for(self.options.network)
+        self.advice = missing_for(self.options.network, self.options.beside)
         self._store = ArtefactStore(directory)
         self._training = TrainingProcess(directory)
         self._fleet = Fleet(self._grid, calendar=self.options.calendar or Calendar(), rehearses=True)
@@ -119,7 +119,7 @@ class ServedForecasts:
     def start(self) -> None:
         """Load the version in force, if any, and begin to serve."""
         if self.advice:
-            log.warning("network_not_trainable", network=self.options.network, why=self.advice)
+            log.warning("model_not_trainable", network=self.options.network, why=self.advice)
         self._rolled_back = self._store.rolled_back() or ""
         self._adopt(self._store.current())
         self._thread = threading.Thread(target=self._run, name="forecast-serving", daemon=True)

@@ -152,8 +152,7 @@ class ForecastSettings(SettingsGroup):
         list[Literal["regression", "perceptron", "window", "steady-window", "shared-window", "boosting"]]
         | None
     ) = None
-    """The cheaper models to train; all but `perceptron` when not given, `boosting` where the extra `boosting`
-    is installed."""
+    """The cheaper models to train; all but `perceptron` when not given."""
     train_cpu_s: PositiveFloat = 90.0
     """CPU-seconds that one training may take, in a process of its own."""
     retrain_s: PositiveFloat | None = None

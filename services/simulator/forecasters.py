@@ -11,7 +11,7 @@ from forecasting.fleet import Fleet
 from forecasting.forecast import Forecast
 from forecasting.forecaster import FallbackChain, Forecaster
 from forecasting.grid import Grid
-from forecasting.heavy import installed
+from forecasting.heavy import missing
 from forecasting.history import TrafficHistory
 from forecasting.last_value import LastValue
 from forecasting.learned import ROWS_MIN, FleetModel, lessons_from
@@ -66,7 +66,7 @@ def _learned(grid: Grid, history: TrafficHistory) -> list[FleetModel]:
     if len(lessons) < ROWS_MIN:
         return []
     models: list[FleetModel] = [train_regression(lessons)]
-    if installed("lightgbm"):
+    if not missing("lightgbm"):
         models.append(train_boosting(lessons))
     return models
 

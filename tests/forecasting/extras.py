@@ -18,23 +18,10 @@ TORCH = (
         _NO_TORCH, reason="needs torch and neuralforecast; install with: pip install 'penstock[forecast]'"
     ),
 )
-LIGHTGBM = (
-    pytest.mark.forecast_extras,
-    pytest.mark.skipif(
-        not installed("lightgbm"), reason="needs lightgbm; install with: pip install 'penstock[boosting]'"
-    ),
-)
 
 
 def needs_torch(test: Test) -> Test:
     """Mark a test that trains or runs a network other than PatchTST."""
     for mark in TORCH:
-        test = mark(test)
-    return test
-
-
-def needs_lightgbm(test: Test) -> Test:
-    """Mark a test of boosting."""
-    for mark in LIGHTGBM:
         test = mark(test)
     return test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from services.forecaster.artefacts import ArtefactStore
 from services.forecaster.fleets import ForecastFleets, directory_name, options_of
-from services.forecaster.lesson import CHEAP, missing_for
+from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for, train
 from services.forecaster.light import LightForecasts
 from services.forecaster.served import ServedForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess
@@ -101,6 +102,25 @@ def test_a_network_that_cannot_be_trained_here_says_what_to_install(
 
     assert "pip install 'penstock[forecast]'" in served.status().advice
     assert missing_for("patchtst") == ""
+
+
+def test_boosting_that_cannot_be_loaded_is_left_out_and_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_openmp(module: str) -> object:
+        if module == "lightgbm":
+            raise OSError("libgomp.so.1: cannot open shared object file")
+        return importlib.import_module(module)
+
+    monkeypatch.setattr("forecasting.heavy.import_module", without_openmp)
+    request = TrainingRequest(GRID, network="", beside=("regression", "boosting"))
+
+    manifest = train(request, {"a": history(rhythm(4))}, tmp_path, lambda _stage, _share: None)
+
+    assert set(manifest.losses) == {"regression"}
+    advice = ServedForecasts(SETTINGS, tmp_path, options_of(ForecastSettings())).status().advice
+    assert "libgomp.so.1" in advice
+    assert "apt-get install libgomp1" in advice
 
 
 def test_training_that_runs_out_of_memory_says_so(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from forecasting.selector import UPPER
 from forecasting.torch_network import runnable
 from forecasting.voices import said_by_learned, said_by_light
 from forecasting.window import Window, train_window
-from tests.forecasting.extras import TORCH, needs_lightgbm, needs_torch
+from tests.forecasting.extras import TORCH, needs_torch
 from tests.forecasting.worlds import DAY, GRID, history, lessons, regression, rhythm, untrained_patchtst
 
 
@@ -208,7 +208,6 @@ def test_regression_beats_last_value_on_a_rhythm() -> None:
     assert _loss(said, targets_of(batch, rates)) < 0.7 * _last_value_loss()
 
 
-@needs_lightgbm
 def test_boosting_beats_last_value_on_a_rhythm_and_survives_being_written_down() -> None:
     rates, origins = _test_rows()
     batch = batch_at(GRID, history(rates), np.array(origins))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from forecasting.boosting import train_boosting
 from forecasting.calendar import Calendar
 from forecasting.errors import NotEnoughHistory
-from forecasting.fleet import Trained
+from forecasting.fleet import Fleet, Trained
 from forecasting.forecast import Forecast
 from forecasting.forecaster import FallbackChain, Forecaster
 from forecasting.grid import Grid
@@ -29,8 +29,7 @@ from forecasting.regression import train_regression
 from forecasting.seasonal import SeasonalNaive
 from forecasting.torch_network import runnable
 from forecasting.window import train_window
-from services.forecaster.rolling import RollingForecaster
-from tests.forecasting.extras import LIGHTGBM, TORCH
+from tests.forecasting.extras import TORCH
 
 STEP_S = 60.0
 SEASON = 48
@@ -70,13 +69,16 @@ class Mixed:
     name: str = "served"
 
     def forecast(self, history: TrafficHistory, *, horizon_s: float) -> Forecast:
-        mix = RollingForecaster(season_s=SEASON * STEP_S, models=())
+        mix = Fleet(Grid(history.step_s, horizon_s, SEASON * STEP_S))
         for bins in (3 * SEASON, 2 * SEASON, SEASON):  # so that there are scores to mix by
             if len(history.rates) > bins and history.known:
                 early = replace(history, rates=history.rates[:-bins])
                 if early.known:
-                    mix.forecast(early, horizon_s=horizon_s)
-        return mix.forecast(history, horizon_s=horizon_s)
+                    mix.forecast({"topic": early})
+        said = mix.forecast({"topic": history})
+        if "topic" not in said:
+            raise NotEnoughHistory(self.name, have_s=0.0, need_s=history.step_s)
+        return said["topic"]
 
 
 TRAINED: dict[str, Callable[[], FleetModel]] = {
@@ -97,7 +99,7 @@ LIGHT: dict[str, Forecaster] = {
     "seasonal": SeasonalNaive(season_s=SEASON * STEP_S),
     "chain": FallbackChain((SeasonalNaive(season_s=SEASON * STEP_S), LastValue())),
 }
-EXTRAS = {"boosting": LIGHTGBM, **dict.fromkeys(("nhits", "fedformer", "seq2seq"), TORCH)}
+EXTRAS = dict.fromkeys(("nhits", "fedformer", "seq2seq"), TORCH)
 
 
 @cache

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from forecasting.boosting import train_boosting
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
 from forecasting.network_lessons import Effort
 from services.forecaster import lesson
+from services.simulator import forecasters
 from services.simulator.errors import SimulationError
 from services.simulator.forecasters import Remembered, ServedOnPrefix, forecaster_named
 from services.simulator.network_on_prefix import NetworkOnPrefix
 from tests.forecasting.extras import TORCH
+from tests.forecasting.worlds import DAY, GRID, rhythm
 from tests.simulator.making import a_day
 
 
@@ -26,6 +31,17 @@ def test_served_learns_from_the_prefix_alone() -> None:
 
     assert np.array_equal(said(2 * 1440).paths, said(2 * 1440).paths)
     assert said(2 * 1440).issued_at_s == 2 * 86_400.0
+
+
+def test_served_covers_what_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasters, "train_boosting", partial(train_boosting, trees=20))
+    rates, served, covered = rhythm(4), ServedOnPrefix(), []
+    for end in range(2 * DAY, 4 * DAY - 15, 12):
+        past = TrafficHistory(start_s=0.0, step_s=GRID.step_s, rates=rates[:end])
+        ahead = served.forecast(past, horizon_s=GRID.horizon_s)
+        covered.append(rates[end : end + 15] <= ahead.path(0.95)[:15])
+
+    assert 0.88 <= np.mean(covered[12:]) <= 0.995
 
 
 def test_served_speaks_before_it_could_learn() -> None:
