@@ -153,6 +153,9 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
         "no season": lambda: (patch.object(traffic_model, "_shape", _no_season),),
         "no volatility scaling": lambda: (patch.object(traffic_model, "_volatility", _even_volatility),),
         "no tail strata": lambda: (_fitted_as(_plainly_drawn),),
+        "no weighing of rows": lambda: (
+            patch.object(traffic_model, "_worth", lambda levels, _: np.ones(len(levels))),
+        ),
         "no dip guard": lambda: (_fitted_as(lambda m: replace(m, fall=1e9)),),
         "no clock": lambda: (patch.object(Shape, "by_the_clock", _no_clock),),
         "no bound on rises": lambda: (_fitted_as(_unbounded),),
@@ -170,8 +173,8 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
 VARIANTS = (
     "full", "true future", "no uncertainty", "no forecast", "no throughput model", "no shuffler",
     "no smoothing", "no resize cost", "no charge for giving back", "no season", "no volatility scaling",
-    "no tail strata", "no dip guard", "no clock", "no bound on rises", "no live bin", "no floor",
-    "no overdue",
+    "no tail strata", "no weighing of rows", "no dip guard", "no clock", "no bound on rises",
+    "no live bin", "no floor", "no overdue",
 )  # fmt: skip
 GROUP = "cooperative"
 """The plant without leases."""

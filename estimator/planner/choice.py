@@ -14,11 +14,15 @@ from estimator.situation import Situation
 
 OVERDUE_SHARE = 0.1
 """A sample overdue by one more SLO costs this share of a late one: late samples still matter."""
-RESIZE_SHARE = 1.3
+RESIZE_SHARE = 1.2
 """A resize costs as much as this many starts of one worker, besides the pause: a pool must not fidget."""
+LARGE = 8
+"""A larger pool is charged as much more as it is larger: of a hundred workers one more or less is never far
+from the best, and the noise of every minute would move it. Not where what is given back is spared for long:
+else a pool could stay too large for ever."""
 NOTHING = 0.01
 """Traffic below this share of what one worker trains needs none at once."""
-GIVE_BACK_SHARE = 0.4
+GIVE_BACK_SHARE = 0.3
 """Giving back costs as much more as one worker for this many times lead time + SLO, times the root of the
 price of what may be late until it is back; unless it lasts."""
 FULL = 1.0
@@ -166,15 +170,18 @@ class Weighing:
         surcharge, but for no more: else going down and up again would pay for itself.
         """
         seen, timing = self.seen, self.timing
-        resize = RESIZE_SHARE * timing.start_s + seen.pause_s * seen.ready
+        start = RESIZE_SHARE * timing.start_s
+        resize = start + seen.pause_s * seen.ready
+        # No larger than it may move: a pool that goes by single steps must not stay for the price of each.
+        room = seen.requested - seen.limits.workers_min, seen.limits.workers_max - seen.requested
+        down, up = (start * max(min(seen.requested, far) / LARGE - 1.0, 0.0) for far in room)
         peak = np.maximum.accumulate(self.futures.further)
         able = FULL * curve[candidates] + NOTHING * float(curve[1])
         spared_s = timing.bin_s * np.searchsorted(peak, able, side="right")
         given_back = np.maximum(seen.requested - candidates, 0)
         missed_s = GIVE_BACK_SHARE * math.sqrt(self.price) * (timing.lead_time_s + timing.slo_s)
-        surcharge = missed_s - given_back * spared_s
-        costs: Floats = np.where(candidates == seen.requested, 0.0, resize)
-        return costs + np.where(given_back > 0, np.maximum(surcharge, 0.0), 0.0)
+        surcharge = np.where(given_back > 0, np.maximum(missed_s + down - given_back * spared_s, 0.0), up)
+        return np.where(candidates == seen.requested, 0.0, resize + surcharge)
 
     def _arriving_s(self, leads_s: tuple[float, ...], level: float) -> Floats:
         """Seconds until each start is ready, at quantile `level` of the lead times that it can still have.

@@ -15,7 +15,9 @@ LATE, OVERDUE, LEFT, BEHIND = range(4)
 """Columns of the outcome: samples late, sample-seconds beyond the SLO, samples waiting at the end, and those
 that will be late after it because they wait behind what is late now."""
 DRAIN = 0.25
-"""A later plan can make the pool larger than the traffic by this share, whatever is chosen now."""
+"""A later plan can make the pool larger than the traffic by this share, once it is large enough to drain."""
+DOUBLED_MAX = 1024.0
+"""Ten doublings: more than any pool is short of."""
 
 
 @compiled
@@ -55,15 +57,30 @@ def roll(
             # What waits at the end and is overdue, or cannot be reached in time, will be late too.
             stuck = max(missed, left - last * slo_s)
             found[i, LATE] += chances[path] * (late + stuck)
-            # No more of them than wait now: what only may come, later decisions can still avoid. First in,
-            # first out, all that arrive until these are drained are late as well.
-            rate = rates[path, steps - 1]
-            drained_per_s = max(last - rate, DRAIN * rate)
-            if drained_per_s > 0.0:
-                found[i, BEHIND] += chances[path] * min(stuck, lag) * rate / drained_per_s
+            # No more of them than wait now: what only may come, later decisions can still avoid.
+            found[i, BEHIND] += chances[path] * _behind(
+                min(stuck, lag), last, rates[path, steps - 1], slo_s, lead_s
+            )
             found[i, OVERDUE] += chances[path] * overdue
             found[i, LEFT] += chances[path] * left
     return found
+
+
+@compiled
+def _behind(waiting: float, able: float, rate: float, slo_s: float, lead_s: float) -> float:
+    """First in, first out: samples that come before `waiting` late ones are drained are late as well.
+
+    A pool that cannot even carry the traffic drains nothing until it can, and a later plan doubles it once
+    in a lead time at the most: the nearer it is, the sooner that ends. Without this, all pools that are too
+    small look alike where C(n) is not counted on far enough, and the one that is there stays.
+    """
+    if waiting <= 0.0 or rate <= 0.0:
+        return 0.0
+    missed = waiting * rate / max(able - rate, DRAIN * rate)
+    if able < rate:
+        doublings = np.log2(rate / max(able, rate / DOUBLED_MAX))
+        missed += min(waiting / slo_s, rate) * lead_s * doublings
+    return missed
 
 
 @compiled

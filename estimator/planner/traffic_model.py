@@ -42,8 +42,12 @@ FAST, SLOW = 12.0, 90.0
 """Bins over which recent surprises are averaged for the volatility."""
 EDGES = (0.0, 0.3, 0.55, 0.75, 0.87, 0.93, 0.96, 0.98, 0.99, 0.995, 0.998, 1.0)
 """Strata of the errors, by how bad they were: the tail is what is late."""
-EACH = 4
-"""Paths from every stratum."""
+EACH = 12
+"""Paths from every stratum: of a few, it is chance how far up the tail seems to reach."""
+NIGHTS = 0.25
+"""Without any traffic a row counts for this share of one of mean traffic that errs as far."""
+WORTH_MAX = 10.0
+"""A row counts for at most so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +180,10 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
     features = np.clip(features, *usual)
     targets = np.stack([levels[origins + h] for h in range(1, ahead + 1)], axis=1) - calm[origins, None]
     by_lead = np.stack([clock[origins + h] for h in range(1, ahead + 1)], axis=1)
-    weights = _regressed(features[:, :-1], by_lead, targets)
-    errors = targets - features[:, :-1] @ weights[:-1] - by_lead * weights[-1]
-    errors *= _still_to_come(len(errors), features.shape[1])
+    weights, errors = _learned(features, by_lead, targets, np.ones(len(origins)))
+    _, sigma = _volatility(calm, clock, origins, shape, usual, weights, errors[:, lead - 1])
+    # How far rows err must be known before they can be weighed by it.
+    weights, errors = _learned(features, by_lead, targets, _worth(calm[origins], sigma))
     spread, sigma = _volatility(calm, clock, origins, shape, usual, weights, errors[:, lead - 1])
     chosen, chances = _stratified(errors / sigma[:, None], min(lead + timing.patience, ahead))
     step1 = float(np.sqrt(np.mean(np.minimum(errors[:, 0] ** 2, np.quantile(errors[:, 0] ** 2, 0.99)))))
@@ -218,14 +223,33 @@ def _still_to_come(rows: int, weights: int) -> float:
     return math.sqrt((rows + weights) / (rows - weights))
 
 
-def _regressed(features: Floats, by_lead: Floats, targets: Floats) -> Floats:
+def _learned(features: Floats, by_lead: Floats, targets: Floats, worth: Floats) -> tuple[Floats, Floats]:
+    """Weights, and by how much forecasts to come will err."""
+    weights = _regressed(features[:, :-1], by_lead, targets, worth)
+    errors = targets - features[:, :-1] @ weights[:-1] - by_lead * weights[-1]
+    return weights, errors * _still_to_come(len(errors), features.shape[1])
+
+
+def _worth(levels: Floats, sigma: Floats) -> Floats:
+    """What each row counts for: an error costs workers in proportion to the rate, and a row that errs far
+    whatever is fitted teaches little. So the counting noise of nights does not decide about noons; but where
+    nothing comes there is still nothing to be foreseen.
+    """
+    rates = np.exp(levels)
+    worth = (rates + NIGHTS * rates.mean()) / sigma
+    return np.asarray(np.minimum(worth / worth.mean(), WORTH_MAX))
+
+
+def _regressed(features: Floats, by_lead: Floats, targets: Floats, worth: Floats) -> Floats:
     """Ridge, each feature shrunk in its own scale; every lead has the features and one of its own."""
     # Rare catastrophes must not tilt the everyday forecast; they live on in the errors. What comes by the
     # clock is none, however high it is.
     expected = by_lead - features[:, -1:]
     moves = np.abs(targets - expected)
     limit = np.maximum(6 * np.median(moves, axis=0), np.quantile(moves, USUAL, axis=0)) + 1e-3
-    wanted = expected + np.clip(targets - expected, -limit, limit)
+    root = np.sqrt(worth)[:, None]
+    wanted = root * (expected + np.clip(targets - expected, -limit, limit))
+    features, by_lead = root * features, root * by_lead
     gram, moments = features.T @ features, features.T @ wanted
     across, own = features.T @ by_lead, np.sum(by_lead**2, axis=0)
     own_moments = np.sum(by_lead * wanted, axis=0)

@@ -209,6 +209,7 @@ def test_a_step_limit_is_kept_and_named() -> None:
     assert free.workers > 20
     assert (limited.workers, limited.notes[0]) == (14, Reason.AT_STEP)
     assert sized(planning(STEADY, requested=40), step_down_max=2).workers == 38
+    assert sized(planning(STEADY, requested=150), step_down_max=1).workers == 149
 
 
 def test_a_step_limit_does_not_keep_a_pool_outside_its_limits() -> None:

@@ -123,6 +123,14 @@ def test_all_that_arrive_until_the_backlog_is_drained_are_late_behind_it() -> No
     assert twice[BEHIND] < same[BEHIND] / 3
 
 
+def test_of_pools_that_cannot_carry_the_traffic_the_larger_one_has_less_late_behind_it() -> None:
+    found = rolled([1600.0] * 12, [4, 6, 8, 12], lag=50_000.0, lag_s=30.0)
+
+    assert (np.diff(found[:, BEHIND]) < 0).all()
+    # Who is short by a half is a lead time further from carrying it than who is not.
+    assert found[0, BEHIND] - found[2, BEHIND] == pytest.approx(1600.0 * 10.0, rel=0.2)
+
+
 def test_compiled_and_plain_agree() -> None:
     rates = np.abs(np.random.default_rng(3).normal(500, 200, (5, 30)))
     arguments: tuple[Any, ...] = (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
+from estimator.planner import traffic_model
 from estimator.planner.futures import futures_of
 from estimator.planner.timing import Timing
 from estimator.planner.traffic_model import TrafficModel, fit
@@ -155,16 +158,57 @@ def with_silent_nights(days: int) -> np.ndarray[tuple[int], np.dtype[np.float64]
     return np.asarray(1000 * open_ * np.exp(jitter))
 
 
+def mornings_at_any_time(days: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """All at once, within half an hour of eight; until six, and nothing at all after that."""
+    draw = np.random.default_rng(0)
+    hours = np.arange(days * 1440) / 60 % 24
+    opens = np.repeat(8 + draw.uniform(-0.5, 0.5, days), 1440)
+    return np.asarray(1000 * ((hours > opens) & (hours < 18)) * np.exp(draw.normal(0.0, 0.05, len(hours))))
+
+
 def test_no_noon_is_planned_for_what_only_mornings_bring() -> None:
-    rates = with_silent_nights(5)[: -11 * 60]
+    rates = mornings_at_any_time(4)[: -11 * 60]
     model = fit(rates, timing=TIMING, season=1440)
     assert model is not None
     outlook = model.outlook(model.recent(rates))
 
     likely = futures_of(model, outlook, TIMING, elapsed_s=0.0, live=None)
 
-    assert outlook.volatility * model.errors.max() > 1.0, "in units of volatility a morning is that much"
+    assert outlook.volatility * model.errors.max() > 5.0, "in units of volatility a morning is that much"
+    assert likely.rates.max() < 2.0 * rates.max()
+
+
+def test_noons_after_mornings_that_are_alike_are_planned_for_no_more_than_noons_bring() -> None:
+    rates = with_silent_nights(5)[: -11 * 60]
+    model = fit(rates, timing=TIMING, season=1440)
+    assert model is not None
+
+    likely = futures_of(model, model.outlook(model.recent(rates)), TIMING, elapsed_s=0.0, live=None)
+
     assert likely.rates.max() < 1.5 * rates.max()
+
+
+def test_nights_that_are_all_noise_do_not_decide_how_days_are_forecast() -> None:
+    """By day traffic wanders, and now is the best forecast; by night it is counting noise around a mean."""
+    draw = np.random.default_rng(6)
+    day = np.arange(6 * 1440) % 1440 >= 480
+    wander = np.exp(np.cumsum(draw.normal(0.0, 0.01, len(day))) * 0.5)
+    rates = np.where(day, 1000.0 * wander / np.median(wander), draw.poisson(3.0, len(day)))
+    train = 5 * 1440
+
+    def error(model: TrafficModel | None) -> float:
+        assert model is not None
+        errors = []
+        for end in range(train + 600, train + 1400, 20):
+            ahead = model.outlook(model.recent(rates[:end])).ahead
+            errors.append(np.abs(np.exp(ahead) - model.quiet - rates[end : end + len(ahead)]).mean())
+        return float(np.mean(errors))
+
+    weighed = error(fit(rates[:train], timing=TIMING, season=1440))
+    with patch.object(traffic_model, "_worth", lambda levels, _sigma: np.ones(len(levels))):
+        alike = error(fit(rates[:train], timing=TIMING, season=1440))
+
+    assert weighed < 0.95 * alike
 
 
 def test_mornings_are_learned_though_most_of_the_time_nothing_moves() -> None:
