@@ -21,9 +21,10 @@ import numpy as np
 from benchmarks.planner_runs import ALL_WORKERS, Outcome, Wanted, mean_of, outcomes_of
 from benchmarks.policies import RESULTS, traces_at_hand
 from estimator.planner import rollout
+from estimator.planner.traffic_model import EACH, EDGES
 from services.simulator.hull import Point, cost_at, late_at, lower_hull
 
-JOBS, STEPS, STEP_S, WORKERS, PATHS = 1000, 30, 60.0, 64, 44
+JOBS, STEPS, STEP_S, WORKERS, PATHS = 1000, 30, 60.0, 64, EACH * (len(EDGES) - 1)
 TARGETS = (0.0005, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
 HPA_TARGETS = (0.6, 0.7, 0.8, 0.9)
 PAIRS = (

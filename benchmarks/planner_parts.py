@@ -150,6 +150,7 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
         ),
         "no charge for giving back": lambda: (patch.object(choice, "GIVE_BACK_SHARE", 0.0),),
         "no forecast": lambda: (_fitted_as(lambda m: replace(m, weights=np.zeros_like(m.weights))),),
+        "no charge for size": lambda: (patch.object(choice, "LARGE", 1e9),),
         "no season": lambda: (patch.object(traffic_model, "_shape", _no_season),),
         "no volatility scaling": lambda: (patch.object(traffic_model, "_volatility", _even_volatility),),
         "no tail strata": lambda: (_fitted_as(_plainly_drawn),),
@@ -172,9 +173,9 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
 
 VARIANTS = (
     "full", "true future", "no uncertainty", "no forecast", "no throughput model", "no shuffler",
-    "no smoothing", "no resize cost", "no charge for giving back", "no season", "no volatility scaling",
-    "no tail strata", "no weighing of rows", "no dip guard", "no clock", "no bound on rises",
-    "no live bin", "no floor", "no overdue",
+    "no smoothing", "no resize cost", "no charge for giving back", "no charge for size", "no season",
+    "no volatility scaling", "no tail strata", "no weighing of rows", "no dip guard", "no clock",
+    "no bound on rises", "no live bin", "no floor", "no overdue",
 )  # fmt: skip
 GROUP = "cooperative"
 """The plant without leases."""
