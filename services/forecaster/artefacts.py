@@ -25,12 +25,14 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+import structlog
 
 from forecasting.boosting import Boosting
 from forecasting.calendar import Calendar
 from forecasting.errors import ForecastError
 from forecasting.exported import ExportedNetwork
 from forecasting.grid import Grid
+from forecasting.heavy import MissingPackage
 from forecasting.learned import FleetModel
 from forecasting.network import NetworkSpec, Weights
 from forecasting.network_lessons import TrainedNetwork
@@ -38,6 +40,8 @@ from forecasting.patchtst import PatchTst
 from forecasting.perceptron import Perceptron
 from forecasting.regression import Regression
 from forecasting.window import WINDOWS, Window
+
+log = structlog.get_logger(__name__)
 
 FORMAT = 4
 """Of files and of what they mean: weights for other features must not be read as ours."""
@@ -212,7 +216,10 @@ class ArtefactStore:
     def load(
         self, version: str, grid: Grid, calendar: Calendar | None = None
     ) -> tuple[Manifest, tuple[FleetModel, ...]]:
-        """The models of a version, each file checked against its sum. Raises ArtefactError."""
+        """The models of a version, each file checked against its sum. Raises ArtefactError.
+
+        A model whose package cannot be loaded here is left out, and logged: the others serve.
+        """
         manifest = self.manifest(version)
         if not manifest.fits(grid):
             raise ArtefactInvalid(f"version {version} was trained for another step, horizon or season")
@@ -220,33 +227,35 @@ class ArtefactStore:
         for name, expected in manifest.checksums.items():
             if not (where / name).is_file() or _checksum(where / name) != expected:
                 raise ArtefactInvalid(f"{where / name} is truncated or was altered")
-        try:
-            return manifest, tuple(self._models(where, manifest, grid, calendar or Calendar()))
-        except (OSError, ValueError, KeyError, BadZipFile, ForecastError) as error:
-            raise ArtefactInvalid(f"version {version} cannot be loaded: {error}") from error
-
-    def _models(self, where: Path, manifest: Manifest, grid: Grid, calendar: Calendar) -> list[FleetModel]:
+        specs = {spec.name: spec for spec in map(spec_of, manifest.networks)}
         models: list[FleetModel] = []
-        if "regression" in manifest.models:
-            models.append(Regression.from_arrays(_arrays(where / "regression.npz")))
-        if "perceptron" in manifest.models:
-            models.append(Perceptron.from_arrays(_arrays(where / "perceptron.npz")))
-        models += [
-            Window.from_arrays(name, _arrays(where / f"{name}.npz"), grid)
-            for name in WINDOWS
-            if name in manifest.models
-        ]
-        if "boosting" in manifest.models:
+        for name in manifest.models:
+            try:
+                models.append(self._model(name, where, specs.get(name), grid, calendar or Calendar()))
+            except MissingPackage as error:
+                log.warning("trained_model_left_out", version=version, model=name, why=str(error))
+            except (OSError, ValueError, KeyError, BadZipFile, ForecastError) as error:
+                raise ArtefactInvalid(f"version {version} cannot be loaded: {name}: {error}") from error
+        return manifest, tuple(models)
+
+    def _model(
+        self, name: str, where: Path, spec: NetworkSpec | None, grid: Grid, calendar: Calendar
+    ) -> FleetModel:
+        if spec is not None:
+            return self._served_network(where, spec, grid, calendar)
+        if name == "regression":
+            return Regression.from_arrays(_arrays(where / "regression.npz"))
+        if name == "perceptron":
+            return Perceptron.from_arrays(_arrays(where / "perceptron.npz"))
+        if name in WINDOWS:
+            return Window.from_arrays(name, _arrays(where / f"{name}.npz"), grid)
+        if name == "boosting":
             texts = {
                 path.stem.removeprefix("boosting-"): path.read_text(encoding="utf-8")
                 for path in where.glob("boosting-*.txt")
             }
-            models.append(Boosting.from_texts(texts))
-        for kept in manifest.networks:
-            spec = spec_of(kept)
-            if spec.name in manifest.models:
-                models.append(self._served_network(where, spec, grid, calendar))
-        return models
+            return Boosting.from_texts(texts)
+        raise ArtefactInvalid(f"{where} has a model {name} that this release does not know")
 
     def _served_network(self, where: Path, spec: NetworkSpec, grid: Grid, calendar: Calendar) -> FleetModel:
         offsets, weights = self.network(where, spec)

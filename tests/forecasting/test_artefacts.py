@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forecasting.boosting import Boosting
 from forecasting.fleet import Trained
 from forecasting.learned import FleetModel
 from forecasting.network_lessons import TrainedNetwork
@@ -19,7 +20,12 @@ BOTH = ("regression", "patchtst")
 
 
 def written(
-    store: ArtefactStore, version: str, *, models: tuple[str, ...] = BOTH, publish: bool = True
+    store: ArtefactStore,
+    version: str,
+    *,
+    models: tuple[str, ...] = BOTH,
+    boosting: Boosting | None = None,
+    publish: bool = True,
 ) -> str:
     net = untrained_patchtst()
     manifest = Manifest(
@@ -34,7 +40,7 @@ def written(
         networks=(asdict(net.spec),),
     )
     network = TrainedNetwork(net.spec, net.weights, net.offsets, 0.0, 1)
-    store.write(manifest, regression=regression(), boosting=None, networks=[network])
+    store.write(manifest, regression=regression(), boosting=boosting, networks=[network])
     if publish:
         store.publish(version)
     return version

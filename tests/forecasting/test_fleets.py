@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from forecasting.boosting import train_boosting
+from forecasting.calendar import Calendar
+from forecasting.learned import lessons_from
 from services.forecaster.artefacts import ArtefactStore
 from services.forecaster.fleets import ForecastFleets, directory_name, options_of
 from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for, train
@@ -104,15 +107,16 @@ def test_a_network_that_cannot_be_trained_here_says_what_to_install(
     assert missing_for("patchtst") == ""
 
 
+def _without_openmp(module: str) -> object:
+    if module == "lightgbm":
+        raise OSError("libgomp.so.1: cannot open shared object file")
+    return importlib.import_module(module)
+
+
 def test_boosting_that_cannot_be_loaded_is_left_out_and_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_openmp(module: str) -> object:
-        if module == "lightgbm":
-            raise OSError("libgomp.so.1: cannot open shared object file")
-        return importlib.import_module(module)
-
-    monkeypatch.setattr("forecasting.heavy.import_module", without_openmp)
+    monkeypatch.setattr("forecasting.heavy.import_module", _without_openmp)
     request = TrainingRequest(GRID, network="", beside=("regression", "boosting"))
 
     manifest = train(request, {"a": history(rhythm(4))}, tmp_path, lambda _stage, _share: None)
@@ -121,6 +125,19 @@ def test_boosting_that_cannot_be_loaded_is_left_out_and_says_what_to_install(
     advice = ServedForecasts(SETTINGS, tmp_path, options_of(ForecastSettings())).status().advice
     assert "libgomp.so.1" in advice
     assert "apt-get install libgomp1" in advice
+
+
+def test_a_version_with_boosting_serves_the_others_where_boosting_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ArtefactStore(tmp_path)
+    forests = train_boosting(lessons_from(GRID, {"a": history(rhythm(4))}, Calendar()), trees=2)
+    written(store, "1", models=("regression", "boosting", "patchtst"), boosting=forests)
+
+    monkeypatch.setattr("forecasting.heavy.import_module", _without_openmp)
+    _, models = store.load("1", GRID)
+
+    assert [model.name for model in models] == ["regression", "patchtst"]
 
 
 def test_training_that_runs_out_of_memory_says_so(tmp_path: Path) -> None:
