@@ -29,7 +29,7 @@ TARGETS = (0.0005, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
 HPA_TARGETS = (0.6, 0.7, 0.8, 0.9)
 PAIRS = (
     ("hot-join", "cooperative"), ("rebalance-5", "rebalance-5"), ("restart", "restart"),
-    ("slow-start", "slow-start"), ("scarce", "scarce"),
+    ("slow-start", "slow-start"), ("scarce", "scarce"), ("gusty", "gusty"),
 )  # fmt: skip
 """Where Penstock runs, and where HPA runs: system against system, then both on one plant."""
 Runs = Callable[[str, str], list[Outcome]]

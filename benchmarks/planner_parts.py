@@ -24,6 +24,7 @@ from benchmarks.plants import PLANTS
 from benchmarks.policies import RESULTS, traces_at_hand
 from estimator.planner import choice, futures, planning, traffic_model
 from estimator.planner.features import WIDTH, Shape
+from estimator.planner.glimpse import Glimpses
 from estimator.planner.traffic_model import TrafficModel
 from estimator.rules import Rule, rule_named
 from estimator.rules.penstock import penstock
@@ -160,6 +161,9 @@ def _without(name: str, course: Course, plant: Plant) -> Sequence[Any]:
         "no dip guard": lambda: (_fitted_as(lambda m: replace(m, fall=1e9)),),
         "no clock": lambda: (patch.object(Shape, "by_the_clock", _no_clock),),
         "no bound on rises": lambda: (_fitted_as(_unbounded),),
+        "live bin believed": lambda: (
+            patch.object(Glimpses, "level", lambda _, seen, __, **___: (seen, 0.0)),
+        ),
         "no live bin": lambda: (
             patch.object(planning, "HEARD_FROM", 2.0),
             patch.object(planning, "NEWS", 1e9),
@@ -175,7 +179,7 @@ VARIANTS = (
     "full", "true future", "no uncertainty", "no forecast", "no throughput model", "no shuffler",
     "no smoothing", "no resize cost", "no charge for giving back", "no charge for size", "no season",
     "no volatility scaling", "no tail strata", "no weighing of rows", "no dip guard", "no clock",
-    "no bound on rises", "no live bin", "no floor", "no overdue",
+    "no bound on rises", "no live bin", "live bin believed", "no floor", "no overdue",
 )  # fmt: skip
 GROUP = "cooperative"
 """The plant without leases."""

@@ -27,6 +27,8 @@ HEARD_FROM = 0.05
 """Share of a bin that must have been seen before its rate so far says anything."""
 NEWS = 2.0
 """A live rate this many usual errors away from the one planned with is planned for at once."""
+SURPRISE_MIN = 0.01
+"""Log rates are known no better than this."""
 HISTORY_SEASONS = 28
 REFIT_BINS = 1440
 
@@ -109,8 +111,10 @@ class Planner:
         live = memory.filling.rate_per_s
         if live is None or memory.filling.seconds < LIVE_FROM * history.step_s:
             return False
-        moved = abs(math.log((live + model.quiet) / (held.live + model.quiet)))
-        return moved > NEWS * held.surprise
+        level = math.log(live + model.quiet)
+        if held.expected is not None:
+            level, _ = _glimpsed(memory, level, history.step_s, held.expected, held.surprise)
+        return abs(level - math.log(held.live + model.quiet)) > NEWS * held.surprise
 
     def plan(
         self, seen: Situation, model: TrafficModel, memory: PlannerMemory, *, price: float
@@ -121,8 +125,13 @@ class Planner:
         timing = _timing(seen, history)
         recent = self._recently(model, history, memory)
         live = memory.filling.rate_per_s if memory.filling.seconds >= HEARD_FROM * history.step_s else None
-        before = model.outlook(recent)
-        outlook = before if live is None else model.outlook(recent, live)
+        outlook = before = model.outlook(recent)
+        usual, expected = max(before.volatility * model.step1, SURPRISE_MIN), float(before.ahead[0])
+        doubt = 0.0
+        if live is not None:
+            level, doubt = _glimpsed(memory, math.log(live + model.quiet), history.step_s, expected, usual)
+            live = max(math.exp(level) - model.quiet, 0.0)
+            outlook = model.outlook(recent, live)
         given = _given(seen.forecast, before, outlook, timing, model.quiet, history.end_s)
         scores = memory.scores.seen(history.end_s, float(recent.levels[recent.bins - 1]))
         first_s = history.end_s + (outlook is not before) * timing.bin_s
@@ -130,14 +139,14 @@ class Planner:
         if given is not None:
             outlook = outlook.nudged(given, scores.trust, scores.narrowing)
         futures = futures_of(
-            model, outlook, timing, elapsed_s=max(seen.now_s - history.end_s, 0.0), live=live
+            model, outlook.widened(doubt), timing, elapsed_s=max(seen.now_s - history.end_s, 0.0), live=live
         )
         choice = Weighing(seen, futures, timing, price, self.explains).choose()
         held = Held(
             choice.workers, Reason.STEADY, {}, seen.now_s, history.end_s,
             live=max(math.exp(outlook.level) - model.quiet, 0.0),
-            surprise=max(outlook.volatility * model.step1, 0.01),
-            requested=seen.requested, ready=seen.ready,
+            surprise=max(outlook.volatility * model.step1, SURPRISE_MIN),
+            requested=seen.requested, ready=seen.ready, expected=expected,
         )  # fmt: skip
         return Plan(choice, futures), replace(memory, held=held, scores=scores)
 
@@ -164,6 +173,14 @@ class Planner:
             known = model.recent(history.rates)
             self._recent = (key, known)
         return known
+
+
+def _glimpsed(
+    memory: PlannerMemory, seen: float, step_s: float, expected: float, usual: float
+) -> tuple[float, float]:
+    """Log rate of the bin that is filling, of which so much was seen, and its variance."""
+    share = memory.filling.seconds / step_s
+    return memory.glimpses.level(seen, share, expected=expected, usual=usual)
 
 
 def _timing(seen: Situation, history: TrafficHistory) -> Timing:

@@ -67,6 +67,10 @@ class Outlook:
         ahead = (1 - trust) * self.ahead + trust * given
         return replace(self, ahead=ahead, volatility=narrowing * self.volatility)
 
+    def widened(self, variance: float) -> Outlook:
+        """The same, from a start that is not known better than this."""
+        return replace(self, volatility=math.sqrt(self.volatility**2 + variance))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recent:

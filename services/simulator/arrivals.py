@@ -3,6 +3,7 @@
 Interpolating between the centres of bins would leak the next bin into this one:
 three lines of extrapolation then look like foresight. So a bin's rate is held,
 and a seeded noise moves it from minute to minute while the bin keeps its volume.
+Gusts, where they are wanted, do the same from second to second within each minute.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from services.simulator.trace import Floats, Trace
 NOISE_CV = 0.05
 NOISE_MEMORY = 0.8
 """Correlation of the noise from one minute to the next."""
+GUST_MEMORY = 0.9
+"""Correlation of gusts from one second to the next: they last for some ten seconds."""
 PEAK_QUANTILE = 0.999
 DAY_S = 86_400
 
@@ -40,8 +43,8 @@ class Arrivals:
         return Arrivals(self.start_s + first_s, self.per_second[first_s:last_s])
 
 
-def arrivals_of(trace: Trace, *, scale: float, seed: int) -> Arrivals:
-    """Every second of the trace, times `scale`.
+def arrivals_of(trace: Trace, *, scale: float, seed: int, gusts: float = 0.0) -> Arrivals:
+    """Every second of the trace, times `scale`; seconds differ by `gusts` (relative) within a minute.
 
     A trace whose own step is a minute or less is held as it is. The last minute is
     kept only when it is whole, so that minutes and seconds agree.
@@ -54,7 +57,11 @@ def arrivals_of(trace: Trace, *, scale: float, seed: int) -> Arrivals:
     bin_of = np.searchsorted(trace.starts_s, at_s, side="right") - 1
     rates = trace.rates[bin_of] * scale
     if not trace.is_native_minute:
-        rates *= _renormalised(_minute_noise(seconds // 60, seed), bin_of)
+        minutes = _noise(seconds // 60, cv=NOISE_CV, memory=NOISE_MEMORY, seed=[seed, 1])
+        rates *= _renormalised(np.repeat(minutes, 60), bin_of)
+    if gusts > 0:
+        by_second = _noise(seconds, cv=gusts, memory=GUST_MEMORY, seed=[seed, 2])
+        rates *= _renormalised(by_second, np.arange(seconds) // 60)
     return Arrivals(start_s, rates)
 
 
@@ -75,21 +82,20 @@ def scale_to(trace: Trace, capacity_per_s: float) -> float:
     return capacity_per_s / peak
 
 
-def _minute_noise(minutes: int, seed: int) -> Floats:
-    """Lognormal AR(1) with mean 1 and a coefficient of variation of 5 %."""
-    sigma = float(np.sqrt(np.log1p(NOISE_CV**2)))
-    shocks = np.random.default_rng([seed, 1]).standard_normal(minutes)
-    shocks[1:] *= np.sqrt(1 - NOISE_MEMORY**2)
-    level, noise = 0.0, np.empty(minutes)
-    for minute, shock in enumerate(shocks):
-        level = NOISE_MEMORY * level + shock
-        noise[minute] = level
+def _noise(many: int, *, cv: float, memory: float, seed: list[int]) -> Floats:
+    """Lognormal AR(1) with mean 1 and this coefficient of variation."""
+    sigma = float(np.sqrt(np.log1p(cv**2)))
+    shocks = np.random.default_rng(seed).standard_normal(many)
+    shocks[1:] *= np.sqrt(1 - memory**2)
+    level, noise = 0.0, np.empty(many)
+    for place, shock in enumerate(shocks):
+        level = memory * level + shock
+        noise[place] = level
     lognormal: Floats = np.exp(sigma * noise - sigma**2 / 2)
     return lognormal
 
 
 def _renormalised(noise: Floats, bin_of: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Floats:
     """The noise second by second, divided by its mean in each bin: every bin keeps its volume."""
-    seconds = np.repeat(noise, 60)
-    means = np.bincount(bin_of, weights=seconds) / np.maximum(np.bincount(bin_of), 1)
-    return seconds / means[bin_of]
+    means = np.bincount(bin_of, weights=noise) / np.maximum(np.bincount(bin_of), 1)
+    return noise / means[bin_of]

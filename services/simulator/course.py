@@ -25,7 +25,7 @@ def course_of(
     scale = 1.0
     if plant.peak_workers is not None:
         scale = scale_to(trace, float(true_curve(plant, plant.peak_workers)[-1]))
-    everything = arrivals_of(trace, scale=scale, seed=seed)
+    everything = arrivals_of(trace, scale=scale, seed=seed, gusts=plant.gusts)
     seconds = len(everything.per_second)
     warm = min(round(plant.warmup_days * DAY_S), seconds // 2)
     warm -= warm % 60

@@ -130,6 +130,8 @@ class Plant(Frozen):
     """Partitions of the topic."""
     skew: NonNegativeFloat = 0.0
     """Partition p gets traffic in proportion to (p+1)^-skew."""
+    gusts: Annotated[float, Field(ge=0, le=2)] = 0.0
+    """How far seconds differ from their minute (coefficient of variation), for some ten seconds at a time."""
     noise: NonNegativeFloat = 0.05
     """Relative noise of what workers say of themselves. Offsets are exact, as they are live."""
     crashes_per_worker_day: NonNegativeFloat = 0.0

@@ -43,6 +43,18 @@ def test_a_trace_of_minutes_is_held_as_it_is() -> None:
     assert arrivals_of(trace, scale=1.0, seed=3).minutes.tolist() == [1.0, 2.0, 3.0]
 
 
+def test_gusts_move_seconds_and_no_minute() -> None:
+    trace = a_trace(np.full(50, 100.0), step_s=600.0)
+
+    calm, gusty = (arrivals_of(trace, scale=1.0, seed=3, gusts=gusts) for gusts in (0.0, 0.3))
+
+    assert np.allclose(gusty.minutes, calm.minutes)
+    ratios = (gusty.per_second / calm.per_second).reshape(-1, 60)
+    assert 0.2 < ratios.std() < 0.3
+    tens = ratios.reshape(-1, 6, 10).mean(axis=2)
+    assert tens.std() > 0.5 * ratios.std()  # they last: ten seconds do not average them away
+
+
 def test_seeds_reproduce_and_differ() -> None:
     trace = a_trace(np.full(20, 100.0), step_s=300.0)
 
