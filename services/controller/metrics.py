@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from statistics import fmean
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from estimator.throughput import StepTimes
 from services.control.breaker import BreakerPhase
 from services.control.loop import Tick
 from services.control.training_quality import pooled
@@ -158,14 +157,14 @@ class Metrics:
             self.skipped.labels(seen.job).set(quality.skipped)
             self.rejected.labels(seen.job).set(quality.rejected)
             self.staleness.labels(seen.job).set(quality.staleness_batches)
-        steps = [report.steps for report in seen.reports if report.steps is not None]
-        if steps:
+        step = StepTimes.mean_of([report.steps for report in seen.reports if report.steps is not None])
+        if step is not None:
             parts = {
-                "input": fmean(step.input_s for step in steps),
-                "pull": fmean(step.pull_s for step in steps),
-                "compute": fmean(step.compute_s for step in steps),
-                "push": fmean(step.wait_s - step.pull_s for step in steps),
-                "wait": fmean(step.starved_s for step in steps),
+                "input": step.input_s,
+                "pull": step.pull_s,
+                "compute": step.compute_s,
+                "push": step.wait_s - step.pull_s,
+                "wait": step.starved_s,
             }
             for part, mean_s in parts.items():
                 self.step_seconds.labels(seen.job, part).set(mean_s)
