@@ -23,7 +23,7 @@ from services.api.what_if import Question, WhatIf, WhatIfUnavailable
 from services.controller.snapshot import JobSnapshot
 from services.controller.views.view import View
 from services.settings import JobSettings
-from services.settings.job import FreshWithin, SloSettings
+from services.settings.scaling import FreshWithin, SloSettings
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["what-if"])
 

@@ -25,7 +25,7 @@ from services.controller.refusals import (
     check_programs,
 )
 from services.settings import JobSettings
-from services.settings.job import SloSettings
+from services.settings.scaling import SloSettings
 from services.store.job_record import (
     JobExists,
     JobRecord,

@@ -9,7 +9,7 @@ from services.control.breaker import BreakerPhase
 from services.control.loop import Tick
 from services.control.training_quality import pooled
 from services.control.types import Decision, Observation, Reason, WorkerPhase
-from services.settings.job import SloSettings
+from services.settings.scaling import SloSettings
 
 _TICK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _OPEN = {BreakerPhase.CLOSED: 0.0, BreakerPhase.HALF_OPEN: 0.5, BreakerPhase.OPEN: 1.0}

@@ -28,7 +28,7 @@ from services.forecaster.artefacts import ArtefactError, ArtefactStore
 from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for
 from services.forecaster.light import LightForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
-from services.settings.job import ForecastSettings
+from services.settings.traffic import ForecastSettings
 
 log = structlog.get_logger(__name__)
 
