@@ -21,7 +21,7 @@ from benchmarks import shuffler_ledger, shuffler_plan, shuffler_rescale, shuffle
 from benchmarks.put_first import put_first
 from services.embedded.apache import ApacheKafka
 from services.embedded.redis import EmbeddedRedis
-from services.settings.job import SloSettings
+from services.settings.scaling import SloSettings
 
 PARTS = ("plan", "ledger", "steady", "rescale")
 WAYS = (*shuffler_rescale.MODES, "leases_undisturbed", "leases_of_2s", "leases_of_2s_undisturbed")

@@ -27,11 +27,6 @@ class ClosedQueue:
         """1 / D: what the shared resource lets through, whatever the number of workers."""
         return 1 / self.demand_s if self.demand_s > 0 else float("inf")
 
-    @property
-    def knee(self) -> float:
-        """(Z + D) / D: workers beyond it mostly wait."""
-        return (self.own_s + self.demand_s) / self.demand_s if self.demand_s > 0 else float("inf")
-
 
 def solve(queue: ClosedQueue, workers: int) -> tuple[float, ...]:
     """Samples/s of 0, 1, ..., `workers` workers.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import fmean
 
 GRAIN = 0.02
 """Busy fractions this little above 1 are the grain of a clock, not a lie."""
@@ -54,6 +55,19 @@ class StepTimes:
     """The pull's part of `wait_s`, for people: the model takes both together."""
     starved_s: float = 0.0
     """How long the device had nothing to compute while this batch was read and pulled, for people too."""
+
+    @classmethod
+    def mean_of(cls, steps: Sequence[StepTimes]) -> StepTimes | None:
+        """Part by part; None of no steps."""
+        if not steps:
+            return None
+        return cls(
+            input_s=fmean(step.input_s for step in steps),
+            compute_s=fmean(step.compute_s for step in steps),
+            wait_s=fmean(step.wait_s for step in steps),
+            pull_s=fmean(step.pull_s for step in steps),
+            starved_s=fmean(step.starved_s for step in steps),
+        )
 
 
 @dataclass(frozen=True, slots=True)

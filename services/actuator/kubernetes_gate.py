@@ -7,7 +7,6 @@ is there a pod's node affinity may be narrowed, and both go in one patch, so nob
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from estimator.fleet.machines import Amounts
@@ -30,7 +29,6 @@ class PlacedPod:
     namespace: str
     name: str
     version: str
-    made_at_s: float
     job: str
     owner: str
     """The uid of what made it: a ReplicaSet, a StatefulSet."""
@@ -62,7 +60,6 @@ def read_placed(pod: Object) -> PlacedPod:
         namespace=metadata["namespace"],
         name=metadata["name"],
         version=metadata["resourceVersion"],
-        made_at_s=datetime.fromisoformat(metadata["creationTimestamp"]).timestamp(),
         job=(metadata.get("labels") or {}).get(JOB_LABEL, ""),
         owner=next((str(one["uid"]) for one in metadata.get("ownerReferences") or []), ""),
         node="" if ended or gated else spec.get("nodeName") or chosen,
@@ -87,8 +84,7 @@ def opened(pod: PlacedPod, node: str) -> dict[str, Any]:
 
     It is refused if anybody has touched the pod since it was seen.
 
-    >>> at = {"uid": "u", "namespace": "train", "name": "ads-0", "resourceVersion": "7",
-    ...       "creationTimestamp": "2026-01-01T00:00:00Z"}
+    >>> at = {"uid": "u", "namespace": "train", "name": "ads-0", "resourceVersion": "7"}
     >>> gated = read_placed({"metadata": at, "spec": {"schedulingGates": [{"name": GATE}]}})
     >>> opened(gated, "")
     {'metadata': {'resourceVersion': '7'}, 'spec': {'schedulingGates': []}}

@@ -13,7 +13,7 @@ from services.api.jobs import shown
 from services.api.site import TheSite
 from services.api.views import JobView
 from services.control.types import Mode
-from services.controller.desk import Unfitting
+from services.controller.refusals import Unfitting
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["actions"])
 

@@ -14,7 +14,8 @@ from services.api.site import Site, TheSite
 from services.api.views import DeletedView, JobView
 from services.clock import SystemClock
 from services.settings import JobSettings
-from services.settings.job import JOB_ID, SloSettings
+from services.settings.job import JOB_ID
+from services.settings.scaling import SloSettings
 from services.store.job_record import JobRecord
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
 
 from services.control.errors import StateUnavailable
-from services.controller.desk import CommandForbidden, Unchangeable, Unfitting
+from services.controller.refusals import CommandForbidden, Unchangeable, Unfitting
 from services.store.job_record import JobExists, JobsError, NoSuchJob, StaleVersion
 
 log = structlog.get_logger(__name__)

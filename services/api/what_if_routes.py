@@ -19,11 +19,11 @@ from services.api.dependencies import KnownJob, ObservedJob, Viewer
 from services.api.examples import WHAT_IF
 from services.api.problems import ApiProblem, Kind
 from services.api.site import TheSite
-from services.api.what_if import Point, Question, WhatIf, WhatIfUnavailable
+from services.api.what_if import Question, WhatIf, WhatIfUnavailable
 from services.controller.snapshot import JobSnapshot
 from services.controller.views.view import View
 from services.settings import JobSettings
-from services.settings.job import FreshWithin, SloSettings
+from services.settings.scaling import FreshWithin, SloSettings
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["what-if"])
 
@@ -52,19 +52,6 @@ class PointView(View):
     workers_max: int
     auc_loss: float | None = None
     """AUC given away by training late, by the job's `auc_by_delay_s`; null where there is none."""
-
-    @classmethod
-    def of(cls, point: Point) -> PointView:
-        """The same, as a document."""
-        return cls(
-            setting=point.setting,
-            fresh_within_s=point.fresh_within_s,
-            late_share=point.late_share,
-            gpu_hours_per_day=point.gpu_hours_per_day,
-            workers_mean=point.workers_mean,
-            workers_max=point.workers_max,
-            auc_loss=point.auc_loss,
-        )
 
 
 class WhatIfView(View):
@@ -168,10 +155,10 @@ async def _view(
     if curve:
         answers.append(await what_if.ask(replace(asked, turned=True)))
     return WhatIfView(
-        asked=PointView.of(answers[0].points[0]),
-        in_force=PointView.of(answers[1].points[0]),
-        curve=[PointView.of(point) for answer in answers[2:] for point in answer.points],
-        by_freshness=[PointView.of(answer.points[0]) for answer in promised],
+        asked=PointView.like(answers[0].points[0]),
+        in_force=PointView.like(answers[1].points[0]),
+        curve=[PointView.like(point) for answer in answers[2:] for point in answer.points],
+        by_freshness=[PointView.like(answer.points[0]) for answer in promised],
         traffic_s=answers[0].traffic_s,
         took_s=sum(answer.took_s for answer in (*answers, *promised)),
     )

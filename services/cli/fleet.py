@@ -16,6 +16,7 @@ from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, sh
 from services.control.errors import ControlError
 from services.controller.fleet_source import nodes_from
 from services.settings.fleet import PlatformSettings
+from services.yaml_file import YamlUnreadable, read_yaml
 
 fleet = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 """The group; each command is a function below."""
@@ -160,9 +161,7 @@ def discover(
 
 def _read(file: Path) -> Any:
     try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        typer.echo(f"penstock fleet admit: {file}: cannot be read: {error.strerror}", err=True)
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        typer.echo(f"penstock fleet admit: {file}: is not valid YAML: {error}", err=True)
-    raise typer.Exit(2)
+        return read_yaml(file)
+    except YamlUnreadable as error:
+        typer.echo(f"penstock fleet admit: {error}", err=True)
+        raise typer.Exit(2) from error

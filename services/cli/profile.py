@@ -15,7 +15,7 @@ from services.cli.job_settings import job_settings
 from services.cli.shown import SERVER, CaFile, Server, asking_server, table_of
 from services.demo.shard_processes import ShardProcesses, ShardsNotReady
 from services.settings import Settings, SettingsError
-from services.settings.job import ProfilePoint
+from services.settings.scaling import ProfilePoint
 from services.stream.errors import StreamError
 from services.trainer.profiling import ProfileFailed, ProfileTerms
 from services.trainer.profiling import profile as profiled

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
-from estimator.capacity import Dealt, LearnedCapacity
+from estimator.capacity import LearnedCapacity
 from estimator.situation import Limits, Situation, Sizing
-from estimator.throughput import Guess
-from services.control import explained, gpu_move, standby
+from services.control import account, explained, gpu_move, learning, standby
 from services.control.bounds import bounded, limits_of, safety_numbers
-from services.control.learned import PoolMemory, Throughput
-from services.control.pool_watch import lead_times, pool_seen
-from services.control.safety import PoolNow, SafetyMemory, judged
-from services.control.throughput_windows import can_be, throughput_seen
+from services.control.learned import PoolMemory
+from services.control.pool_watch import lead_times
+from services.control.safety import SafetyMemory
+from services.control.throughput_windows import can_be
 from services.control.types import (
     ControlState,
     Decision,
@@ -29,9 +28,6 @@ from services.control.victims import victims_of
 from shuffler.assignment import Assignment
 from shuffler.rebalance import rebalance
 
-ROOM = 0.9
-"""A pool that could train this much more than arrives falls behind for other reasons than traffic."""
-
 
 def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     """The pool size and the assignment to want now, why, and what to remember.
@@ -40,10 +36,10 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     so a tick repeated after a crash asks for the same thing.
     """
     ready = seen.pool.ready_names
-    throughput, capacity = _throughput(seen, ready, state, policy)
-    pool = _pool(seen, ready, state, policy, capacity)
+    throughput, capacity = learning.throughput(seen, ready, state, policy)
+    pool = learning.pool(seen, ready, state, policy, capacity)
     limits = limits_of(seen, policy)
-    safety = _judged(seen, state, policy, capacity, pool)
+    safety = learning.safety(seen, state, policy, capacity, pool)
     situation = _situation(seen, state, policy, capacity=capacity, memory=pool, limits=limits)
     wanted, memory = _size(seen, state, policy, situation)
     kept = state.standbys + state.standbys_lent
@@ -70,8 +66,8 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
     notes = (
         *sizing.notes,
         *plan.notes,
-        *_notes(seen, state, policy, situation.lead_time_s),
-        *_capacity_notes(capacity, training, limits),
+        *account.notes(seen, state, policy, situation.lead_time_s),
+        *account.capacity_notes(capacity, training, limits),
     )
     return Decision(
         id=_decision_id(seen, state),
@@ -83,9 +79,7 @@ def decide(seen: Observation, state: ControlState, policy: Policy) -> Decision:
         reason=sizing.reason,
         notes=tuple(dict.fromkeys(notes)),
         numbers={
-            **_numbers(seen, sizing, capacity, situation, training),
-            "workers_most": float(limits.workers_max),
-            **_beyond(seen, capacity, limits),
+            **account.numbers(seen, sizing, capacity, situation, training),
             **why,
             **({"standbys_lent": float(lent)} if lent else {}),
             **safety_numbers(safety, policy, seen.at_s),
@@ -184,84 +178,6 @@ def _situation(
     )
 
 
-def _throughput(
-    seen: Observation, ready: tuple[str, ...], state: ControlState, policy: Policy
-) -> tuple[Throughput, LearnedCapacity]:
-    """What is known of C(n) after this tick."""
-    prior = policy.capacity_prior
-    guess = Guess(prior.rate_per_worker, prior.contention, policy.lone_rates, policy.profile)
-    dealt = _dealt(seen, policy)
-    partitions = None if dealt is None else dealt.partitions
-    throughput = (
-        throughput_seen(state.throughput, seen, ready, guess, partitions=partitions)
-        if policy.learns
-        else Throughput(guess=guess)
-    )
-    if seen.gpu_type:  # on the way to another type, the workers to come are what is planned with
-        throughput = replace(throughput, gpu_type=seen.gpu_type)
-    lost = policy.slo.is_lost(
-        lag_s=seen.traffic.lag_s,
-        rate_per_s=seen.traffic.rate_per_s,
-        able_per_s=throughput.model.samples_per_s(len(ready)),
-        lead_time_s=state.pool.lead_time_s,
-    )
-    most = policy.limits.workers_max
-    capacity = LearnedCapacity.of(
-        throughput.model,
-        slo_broken=lost,
-        workers_max=most,
-        dealt=dealt,
-        requested=seen.pool.requested,
-    )
-    return throughput, capacity
-
-
-def _dealt(seen: Observation, policy: Policy) -> Dealt | None:
-    """How Kafka shares the partitions out, where that is not for Penstock to do."""
-    rates = seen.traffic.partition_rates
-    if policy.shuffle is Shuffle.LEASES or not rates:
-        return None
-    total = sum(rates)
-    return Dealt(len(rates), max(rates) / total if total > 0 else 0.0)
-
-
-def _pool(
-    seen: Observation,
-    ready: tuple[str, ...],
-    state: ControlState,
-    policy: Policy,
-    capacity: LearnedCapacity,
-) -> PoolMemory:
-    """What is known of the pool after this tick."""
-    if not policy.learns:
-        return PoolMemory(lead_time_s=policy.lead_time_s, pause_s=policy.pause_s, ready=ready)
-    fewest = min(len(state.pool.ready), len(ready))
-    return pool_seen(
-        state.pool,
-        seen,
-        ready,
-        lead_time_stated_s=policy.lead_time_s,
-        pause_stated_s=policy.pause_s,
-        gpu_type=capacity.model.knowledge.gpu_type,
-        has_room=seen.traffic.rate_per_s < ROOM * capacity.samples_per_s(fewest),
-    )
-
-
-def _judged(
-    seen: Observation, state: ControlState, policy: Policy, capacity: LearnedCapacity, pool: PoolMemory
-) -> SafetyMemory:
-    """What became of the last resize."""
-    wall = capacity.model.wall
-    now = PoolNow(
-        at_s=seen.at_s,
-        requested=seen.pool.requested,
-        ready=seen.pool.loaded,
-        lead_time_s=pool.lead_time_s,
-        wall_at_s=None if wall is None else wall.at_s,
-    )
-    return judged(state.safety, now, policy.safety.breaker)
-
-
 def _resized(safety: SafetyMemory, seen: Observation, planned: int) -> SafetyMemory:
     pool = seen.pool
     return safety.resized(seen.at_s, before=pool.requested, workers=planned, ready=pool.loaded)
@@ -313,67 +229,6 @@ def _assignment(
     rates = seen.traffic.partition_rates
     moves_max = None if at_risk else max(4, len(rates) // 10)  # each costs a seek; the rest follows
     return replace(rebalance(state.assignment, rates, speeds, moves_max=moves_max)[0], active=active)
-
-
-def _notes(seen: Observation, state: ControlState, policy: Policy, lead_time_s: float) -> tuple[Reason, ...]:
-    notes = []
-    if seen.traffic.degraded:
-        notes.append(Reason.DEGRADED_METER)
-    if seen.forecast is None:
-        notes.append(Reason.NO_FORECAST)
-    elif explained.is_bad(seen.forecast):
-        notes.append(Reason.BAD_FORECAST)
-    elif seen.forecast.trouble or seen.forecast.model != (policy.forecast_model or seen.forecast.model):
-        notes.append(Reason.FALLBACK_FORECAST)
-    if seen.pool.failures > state.pool_failures:
-        notes.append(Reason.WORKERS_LOST)
-    if policy.slo.fresh_within_s < lead_time_s:
-        notes.append(Reason.SLO_BELOW_LEAD_TIME)
-    if policy.mode is Mode.RECOMMEND:
-        notes.append(Reason.RECOMMEND_ONLY)
-    if seen.pool.can_leave(seen.gpu_type):
-        notes.append(Reason.FLEET_MOVE)
-    return tuple(notes)
-
-
-def _capacity_notes(capacity: LearnedCapacity, planned: int, limits: Limits) -> tuple[Reason, ...]:
-    """What keeps C(n) from allowing more."""
-    wall = capacity.model.wall
-    if wall is not None and planned >= wall.workers and wall.bounds(planned + 1):
-        return (Reason.NO_GAIN,)
-    return (Reason.AT_REACH,) if capacity.reach <= planned < limits.workers_max else ()
-
-
-def _numbers(
-    seen: Observation, sizing: Sizing, capacity: LearnedCapacity, situation: Situation, planned: int
-) -> dict[str, float]:
-    traffic, ahead = seen.traffic, seen.forecast
-    late = {} if traffic.late_share is None else {"late_share_measured": traffic.late_share}
-    scored = {} if ahead is None or ahead.score is None else {"forecast_score": ahead.score}
-    return {
-        "rate_per_s": traffic.rate_per_s,
-        "trained_per_s": traffic.trained_per_s,
-        "lag": float(traffic.lag),
-        "lag_s": traffic.lag_s,
-        **late,
-        "capacity_ready_per_s": capacity.samples_per_s(seen.pool.ready),
-        "capacity_planned_per_s": capacity.samples_per_s(planned),
-        "capacity_margin": capacity.model.margin(planned),
-        "capacity_reach": float(capacity.reach),
-        "lead_time_s": situation.lead_time_s,
-        "pause_s": situation.pause_s,
-        **scored,
-        **sizing.numbers,
-    }
-
-
-def _beyond(seen: Observation, capacity: LearnedCapacity, limits: Limits) -> dict[str, float]:
-    """`beyond_share` of what arrives is more than any pool within the limits trains: it will be late."""
-    rate, model = seen.traffic.rate_per_s, capacity.model
-    if rate <= model.samples_per_s(limits.workers_max):
-        return {}
-    able = max(model.samples_per_s(workers) for workers in range(limits.workers_max + 1))
-    return {"beyond_share": 1 - able / rate} if rate > able else {}
 
 
 def _decision_id(seen: Observation, state: ControlState) -> str:

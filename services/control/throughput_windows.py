@@ -120,21 +120,10 @@ def _window(
         saturated=gathered.waiting,
         progress_per_s=progress,
         batch=batches.pop() if len(batches) == 1 else None,
-        steps=_mean_steps([report.steps for report in reports if report.steps is not None]),
+        steps=StepTimes.mean_of([report.steps for report in reports if report.steps is not None]),
         resources=_mean_loads(load for report in reports for load in report.resources),
         partitions=partitions,
         gpu_type=gpu_type,
-    )
-
-
-def _mean_steps(steps: list[StepTimes]) -> StepTimes | None:
-    if not steps:
-        return None
-    return StepTimes(
-        fmean(step.input_s for step in steps),
-        fmean(step.compute_s for step in steps),
-        fmean(step.wait_s for step in steps),
-        fmean(step.pull_s for step in steps),
     )
 
 

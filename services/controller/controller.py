@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -14,13 +11,10 @@ from prometheus_client import CollectorRegistry
 from services.clock import SystemClock
 from services.control.errors import (
     ControlError,
-    PoolUnavailable,
     StateUnavailable,
-    TrafficUnavailable,
 )
 from services.control.fleet import FleetCount
-from services.control.loop import JobLoop, Ports, Tick
-from services.control.ports import Leadership, StateStore, WorkerPool
+from services.control.loop import JobLoop, Tick
 from services.control.types import Actuation, Decision, Policy
 from services.controller.book import JobBook
 from services.controller.desk import Desk
@@ -30,88 +24,19 @@ from services.controller.fleet_source import node_source
 from services.controller.journal import JobStatus, Journal
 from services.controller.meter_metrics import MeterMetrics
 from services.controller.metrics import Metrics
+from services.controller.ports import Wiring
 from services.controller.publisher import Publisher
-from services.controller.readiness import Readiness
+from services.controller.readiness import Readiness, blamed
 from services.controller.retirement import retire
 from services.controller.showcase import Showcase
 from services.controller.snapshot import JobSnapshot
-from services.controller.views.forecast import ModelScore, TrainingView
-from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
-from services.settings.pool import PoolSettings
 from services.store.job_record import JobRecord
-from services.store.jobs import JobStore
-from services.store.snapshots import SnapshotStore
-from services.store.streams import StreamLog
-from shuffler.lease import Progress
 
 log = structlog.get_logger()
 
 _RESTART_AFTER_S = 5.0
 """A job whose loop broke is opened again after this long; the others never notice."""
-
-
-class Wiring(Protocol):
-    """Where a controller gets its adapters from."""
-
-    @property
-    def leadership(self) -> Leadership: ...
-
-    @property
-    def store(self) -> StateStore: ...
-
-    @property
-    def jobs(self) -> JobStore: ...
-
-    @property
-    def events(self) -> StreamLog: ...
-
-    @property
-    def snapshots(self) -> SnapshotStore: ...
-
-    def store_trouble(self) -> str:
-        """Why the store cannot be used, in words; empty when it can."""
-        ...
-
-    def open_job(self, name: str, job: JobSettings) -> AbstractAsyncContextManager[Ports]:
-        """The ports of one job, closed with the context."""
-        ...
-
-    def open_pool(self, name: str, pool: PoolSettings) -> AbstractAsyncContextManager[WorkerPool]:
-        """A pool that belongs to no job, closed with the context."""
-        ...
-
-    async def progress(self, name: str) -> Progress:
-        """Where the job's ledger stands. Raises StateUnavailable."""
-        ...
-
-    def scores(self, name: str) -> tuple[ModelScore, ...]:
-        """How good each model of the job's forecast has been; none when nobody tells."""
-        ...
-
-    def meters(self) -> Mapping[str, MeterFigures]:
-        """What the meters of the open jobs say of themselves."""
-        ...
-
-    def watched(self) -> Mapping[str, MeterFigures]:
-        """What is known of the topics that no job trains."""
-        ...
-
-    def take_over(self, name: str, job: JobSettings) -> None:
-        """The settings of an open job changed in a way that needs no new ports."""
-        ...
-
-    def training(self, name: str) -> TrainingView | None:
-        """How training of the job's forecasting models stands; None where nothing is trained."""
-        ...
-
-    async def roll_back_models(self, name: str, version: str) -> None:
-        """Serve this version of the job's forecasting models no more; nothing where it is not in force."""
-        ...
-
-    async def forget(self, name: str) -> None:
-        """Delete everything that is kept of a job but its tombstone. Raises StateUnavailable."""
-        ...
 
 
 class Controller:
@@ -312,7 +237,7 @@ class Controller:
         for name in self.book.live:
             status = self.journal.status(name)
             if status is not None:
-                troubles |= {part: f"{name}: {why}" for part, why in _blamed(status.tick).items()}
+                troubles |= {part: f"{name}: {why}" for part, why in blamed(status.tick).items()}
         return Readiness(self.leading, troubles)
 
 
@@ -320,17 +245,3 @@ def _needs_reopening(opened: JobSettings, record: JobRecord) -> bool:
     """What the loop takes over by itself, SLO and scaling, needs no new ports; the rest does."""
     policy = {"slo", "scaling"}
     return record.deleted or opened.model_dump(exclude=policy) != record.settings.model_dump(exclude=policy)
-
-
-def _blamed(tick: Tick) -> dict[str, str]:
-    """Which dependency a tick's trouble came from."""
-    if isinstance(tick.error, StateUnavailable):
-        return {"redis": str(tick.error)}
-    if isinstance(tick.error, TrafficUnavailable):
-        return {"kafka": str(tick.error)}
-    if isinstance(tick.error, PoolUnavailable):
-        return {"pool": str(tick.error)}
-    if tick.seen is None:
-        return {}
-    found = {"kafka": tick.seen.traffic.degraded, "pool": tick.seen.pool.trouble}
-    return {part: why for part, why in found.items() if why}

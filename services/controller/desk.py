@@ -1,10 +1,6 @@
-"""Where operators' changes are taken: validated against the job as it is, audited, stored, told.
+"""Where operators' changes are taken: checked against the job as it is, audited, stored, told.
 
-JobsError
-├── StaleVersion, JobExists, NoSuchJob    (services/store/job_record.py)
-├── Unchangeable                          a field that a running job cannot change
-├── CommandForbidden                      programs may not be named through the API
-└── Unfitting                             the change does not fit the job as it is
+What is refused, and by which error, is in `refusals.py`.
 """
 
 from __future__ import annotations
@@ -20,12 +16,19 @@ from services.access.audit import AuditEntry, differences
 from services.control.ports import Clock
 from services.control.types import Mode
 from services.controller.book import JobBook
+from services.controller.refusals import (
+    Unfitting,
+    check_fixed,
+    check_group,
+    check_mode,
+    check_override,
+    check_programs,
+)
 from services.settings import JobSettings
-from services.settings.job import SloSettings
+from services.settings.scaling import SloSettings
 from services.store.job_record import (
     JobExists,
     JobRecord,
-    JobsError,
     NoSuchJob,
     OverrideRecord,
     PauseRecord,
@@ -38,21 +41,6 @@ log = structlog.get_logger(__name__)
 
 _TRIES = 5
 """A change that fits any version is tried again this often when others change the job at the same time."""
-
-_FIXED = ("topic", "group", "shuffle.mode", "shuffle.start", "pool.kind")
-_PROGRAMS = ("pool.command", "pool.run_dir", "pool.docker", "pool.kubernetes", "pool.ray", "pool.by_gpu_type")
-
-
-class Unchangeable(JobsError):
-    """A field that a running job cannot change."""
-
-
-class CommandForbidden(JobsError):
-    """Programs may not be named through the API."""
-
-
-class Unfitting(JobsError):
-    """The change does not fit the job as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +76,7 @@ class Desk:
         """A new job. Raises JobExists, CommandForbidden, Unfitting, StateUnavailable."""
         await self._book.refresh()
         self._check_programs(JobSettings(topic=settings.topic), settings)
-        self._check_group(name, settings)
+        check_group(name, settings, self._book.live)
         self._check_fleet(name, settings)
         stone = self._book.get(name)
         if stone is not None and not stone.deleted:
@@ -111,9 +99,9 @@ class Desk:
 
         def edit(record: JobRecord) -> JobRecord:
             after = settings(record.settings)
-            self._check_fixed(record.settings, after)
+            check_fixed(record.settings, after)
             self._check_programs(record.settings, after)
-            self._check_group(name, after)
+            check_group(name, after, self._book.live)
             if after.fleet != record.settings.fleet or after.scaling != record.settings.scaling:
                 self._check_fleet(name, after)
             return record.model_copy(update={"settings": after})
@@ -134,11 +122,7 @@ class Desk:
         """Act, or only recommend."""
 
         def changed(settings: JobSettings) -> JobSettings:
-            if mode is Mode.ACT and settings.pool.kind == "recommend":
-                raise Unfitting(
-                    f"job {name!r} has no pool to act on: its pool.kind is `recommend`; "
-                    "make the job anew with another kind"
-                )
+            check_mode(name, settings, mode)
             scaling = settings.scaling.model_copy(update={"mode": mode})
             return settings.model_copy(update={"scaling": scaling})
 
@@ -159,7 +143,7 @@ class Desk:
         wanted = OverrideRecord(workers=workers, until_s=until_s, reason=reason, by=by.name)
 
         def edit(record: JobRecord) -> JobRecord:
-            _check_override(record, workers)
+            check_override(record, workers)
             return record.model_copy(update={"override": wanted})
 
         return await self._edit(name, edit, by, "job.override", expected=expected, reason=reason)
@@ -264,22 +248,9 @@ class Desk:
         await self._book.refresh()
         return stored
 
-    def _check_fixed(self, before: JobSettings, after: JobSettings) -> None:
-        changed = {change.field for change in differences(_dump(before), _dump(after))}
-        for field in _FIXED:
-            if field in changed:
-                raise Unchangeable(f"{field} cannot be changed while the job runs; make a new job with it")
-
     def _check_programs(self, before: JobSettings, after: JobSettings) -> None:
-        if self._allow_commands:
-            return
-        changed = {change.field for change in differences(_dump(before), _dump(after))}
-        for field in _PROGRAMS:
-            if any(change == field or change.startswith(f"{field}.") for change in changed):
-                raise CommandForbidden(
-                    f"{field} names what runs, and where, and may not be set through the API; set it "
-                    "in the settings file, or allow it with api.allow_commands"
-                )
+        if not self._allow_commands:
+            check_programs(before, after)
 
     def _check_fleet(self, name: str, settings: JobSettings) -> None:
         """All jobs together, this one as it would be."""
@@ -289,37 +260,10 @@ class Desk:
         except InvalidFleet as error:
             raise Unfitting(f"job {name!r} does not fit the fleet: {error}") from error
 
-    def _check_group(self, name: str, settings: JobSettings) -> None:
-        for other, record in self._book.live.items():
-            same = (record.settings.topic, record.settings.group_of(other))
-            if other != name and same == (settings.topic, settings.group_of(name)):
-                raise Unfitting(
-                    f"job {other!r} trains topic {settings.topic!r} as group {same[1]!r} already; "
-                    "give each its own group"
-                )
-
-
-def _check_override(record: JobRecord, workers: int) -> None:
-    scaling = record.settings.scaling
-    if scaling.mode is Mode.RECOMMEND or record.settings.pool.kind == "recommend":
-        raise Unfitting(
-            f"job {record.name!r} only recommends: an override would not be carried out; "
-            "switch it to act first"
-        )
-    if not scaling.workers_min <= workers <= scaling.workers_max:
-        raise Unfitting(
-            f"{workers} workers is outside the job's limits, {scaling.workers_min} to {scaling.workers_max}; "
-            "change the limits first"
-        )
-
-
-def _dump(settings: JobSettings) -> dict[str, object]:
-    return settings.model_dump(mode="json")
-
 
 def _told(record: JobRecord | None) -> dict[str, object]:
     """What the audit log compares."""
     if record is None or record.deleted:
         return {}
     told = record.model_dump(mode="json", include={"pause", "override", "rollback"})
-    return {**told, **_dump(record.settings)}
+    return {**told, **record.settings.model_dump(mode="json")}

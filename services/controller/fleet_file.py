@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
 from pydantic import ValidationError
 
 from services.settings import SettingsError
 from services.settings.fleet import FleetContents
+from services.yaml_file import YamlUnreadable, read_yaml
 
 
 def stamp_of(file: Path) -> tuple[int, int] | None:
@@ -23,11 +23,9 @@ def stamp_of(file: Path) -> tuple[int, int] | None:
 def read_fleet_file(file: Path) -> FleetContents:
     """What it says. Raises SettingsError for one that cannot be used."""
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{file}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"{file}: is not valid YAML: {error}") from error
+        content = read_yaml(file)
+    except YamlUnreadable as error:
+        raise SettingsError(str(error)) from error
     try:
         return FleetContents.model_validate(content or {})
     except ValidationError as error:

@@ -10,7 +10,7 @@ import structlog
 from services.control.loop import Tick
 from services.control.types import Decision, Observation, Reason
 from services.controller.metrics import Metrics
-from services.settings.job import SloSettings
+from services.settings.scaling import SloSettings
 
 log = structlog.get_logger()
 

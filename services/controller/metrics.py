@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from statistics import fmean
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from estimator.throughput import StepTimes
 from services.control.breaker import BreakerPhase
 from services.control.loop import Tick
 from services.control.training_quality import pooled
 from services.control.types import Decision, Observation, Reason, WorkerPhase
-from services.settings.job import SloSettings
+from services.settings.scaling import SloSettings
 
 _TICK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _OPEN = {BreakerPhase.CLOSED: 0.0, BreakerPhase.HALF_OPEN: 0.5, BreakerPhase.OPEN: 1.0}
@@ -158,14 +157,14 @@ class Metrics:
             self.skipped.labels(seen.job).set(quality.skipped)
             self.rejected.labels(seen.job).set(quality.rejected)
             self.staleness.labels(seen.job).set(quality.staleness_batches)
-        steps = [report.steps for report in seen.reports if report.steps is not None]
-        if steps:
+        step = StepTimes.mean_of([report.steps for report in seen.reports if report.steps is not None])
+        if step is not None:
             parts = {
-                "input": fmean(step.input_s for step in steps),
-                "pull": fmean(step.pull_s for step in steps),
-                "compute": fmean(step.compute_s for step in steps),
-                "push": fmean(step.wait_s - step.pull_s for step in steps),
-                "wait": fmean(step.starved_s for step in steps),
+                "input": step.input_s,
+                "pull": step.pull_s,
+                "compute": step.compute_s,
+                "push": step.wait_s - step.pull_s,
+                "wait": step.starved_s,
             }
             for part, mean_s in parts.items():
                 self.step_seconds.labels(seen.job, part).set(mean_s)

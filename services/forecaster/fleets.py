@@ -17,7 +17,7 @@ from services.forecaster.artefacts import NoArtefact
 from services.forecaster.lesson import CHEAP
 from services.forecaster.light import LightForecasts
 from services.forecaster.served import ForecastStatus, ServedForecasts, ServingOptions
-from services.settings.job import ForecastSettings
+from services.settings.traffic import ForecastSettings
 
 log = structlog.get_logger(__name__)
 

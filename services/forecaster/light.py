@@ -12,7 +12,7 @@ from forecasting.grid import Grid
 from forecasting.history import TrafficHistory
 from forecasting.last_value import LastValue
 from forecasting.seasonal import SeasonalNaive
-from services.settings.job import ForecastSettings
+from services.settings.traffic import ForecastSettings
 
 
 def light_chain(settings: ForecastSettings) -> FallbackChain:

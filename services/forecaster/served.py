@@ -28,7 +28,7 @@ from services.forecaster.artefacts import ArtefactError, ArtefactStore
 from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for
 from services.forecaster.light import LightForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
-from services.settings.job import ForecastSettings
+from services.settings.traffic import ForecastSettings
 
 log = structlog.get_logger(__name__)
 
@@ -76,10 +76,6 @@ class ForecastStatus:
     """What went wrong last; empty when all is well."""
     advice: str
     """What is missing for the models that were asked for, and how to get it; empty when nothing is."""
-    steps: int
-    """Serving calls so far."""
-    step_cpu_s: float
-    """What the last one cost."""
     topics: dict[str, TopicStatus]
 
 
@@ -109,8 +105,6 @@ class ServedForecasts:
         self._refused: set[str] = set()
         self._faults: dict[str, str] = {}
         """By where: what is wrong there now."""
-        self._steps = 0
-        self._step_cpu_s = 0.0
         self._trained_at: float | None = None
         self._topics: set[str] = set()
         self._failure: TrainingState | None = None
@@ -202,8 +196,6 @@ class ServedForecasts:
             training=self._training.state,
             fault="; ".join(self._faults.values()),
             advice=self.advice,
-            steps=self._steps,
-            step_cpu_s=self._step_cpu_s,
             topics={
                 topic: TopicStatus(ahead.model, ahead.score, ahead.issued_at_s, fleet.scores(topic))
                 for topic, ahead in served.items()
@@ -233,7 +225,6 @@ class ServedForecasts:
             self._train_when_due(histories)
 
     def _step(self, fleet: Fleet, histories: dict[str, TrafficHistory]) -> None:
-        started_s = time.thread_time()
         try:
             served = fleet.forecast(histories)
         except Exception as error:
@@ -242,8 +233,6 @@ class ServedForecasts:
             log.exception("forecast_failed", topics=len(histories))
             return
         self._tell("serving", "; ".join(f"{model} failed: {why}" for model, why in fleet.faults.items()))
-        self._step_cpu_s = time.thread_time() - started_s
-        self._steps += 1
         with self._wake:
             self._served |= {topic: ahead for topic, ahead in served.items() if topic in self._histories}
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
-from zoneinfo import available_timezones
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
@@ -13,166 +12,15 @@ from estimator.capacity import Capacity
 from estimator.fleet import Standing
 from estimator.rules import Rule, rule_named, takes
 from estimator.situation import Limits, Slo
-from estimator.throughput import ThroughputWindow
 from services.control.types import Mode, Policy, Shuffle
 from services.settings.fleet import JobFleetSettings
 from services.settings.group import SettingsGroup
 from services.settings.pool import HEARD_WITHIN_S, PoolSettings
-from services.settings.safety import SafetySettings
+from services.settings.scaling import ScalingSettings, SloSettings, windows_of
+from services.settings.traffic import ForecastSettings, MeterSettings
 from services.settings.trainer import ParameterSettings, WorkerSettings
 
-LIGHT_MODELS = ("seasonal", "last-value")
-"""Forecasting models that may be asked for alone."""
 JOB_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-
-
-FreshWithin = Annotated[float, Field(ge=0.001)]
-"""Seconds. Nothing is trained within a millisecond."""
-
-
-class SloSettings(SettingsGroup):
-    """The freshness promised."""
-
-    fresh_within_s: FreshWithin = 60.0
-    """A sample trained later than this after its arrival is late. Nothing is trained within a millisecond."""
-    late_share_target: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """The share of samples that may be late."""
-
-
-class ProfilePoint(SettingsGroup):
-    """What `penstock profile` measured: so many workers, never short of samples, trained so much."""
-
-    workers: PositiveInt
-    """How many trained at once."""
-    samples_per_s: PositiveFloat
-    """What they trained together."""
-    gpu_type: str = ""
-    """The type of GPU they ran on, as the pool names it; empty where it names none."""
-
-
-class ScalingSettings(SettingsGroup):
-    """How many workers there may be, and how their number is chosen."""
-
-    workers_min: Annotated[int, Field(ge=0)] = 1
-    """Never fewer workers than this."""
-    workers_max: PositiveInt = 8
-    """Never more workers than this."""
-    staleness_batches_max: PositiveInt | None = None
-    """How many batches of other gradients may come between a batch's pull and its push: no more workers
-    than this over `worker.staleness`. Not looked at when not given."""
-    gpus_per_worker: PositiveFloat = 1.0
-    """GPUs that one worker holds. GPU-hours, budgets and prices count GPUs."""
-    rate_per_worker: PositiveFloat = 1000.0
-    """Samples a second that one worker can train. A first guess: learned once measured."""
-    profile: list[ProfilePoint] = Field(default_factory=list, max_length=100)
-    """What `penstock profile` measured, so that the first decision need not guess: for each pool size
-    `workers`, `samples_per_s` and `gpu_type`."""
-    lead_time_s: PositiveFloat = 120.0
-    """From asking for a worker to its first trained batch."""
-    pause_s: NonNegativeFloat = 0.0
-    """How long training stops for a resize. Zero with leases."""
-    rule: str = "penstock"
-    """The sizing rule: `penstock`, or a peer's to compare with: `reactive`, `hpa`, `keda`, `flink`,
-    `autopilot`, `madu`, `kale`, `static-max`, `static-mean`."""
-    rule_options: dict[str, float] = Field(default_factory=dict)
-    """Knobs of the rule, by name."""
-    mode: Mode = Mode.ACT
-    """`act` resizes the pool; `recommend` only records what it would do."""
-    standbys: Literal["auto"] | Annotated[int, Field(ge=0)] = 0
-    """Workers kept warm: started and loaded, without leases, and training within a moment when they are
-    needed. They count against `workers_max`, and cost what a worker costs. `auto` keeps as many as jumps
-    of traffic within the lead time are worth."""
-    safety: SafetySettings = SafetySettings()
-
-    @model_validator(mode="after")
-    def _bounds_in_order(self) -> Self:
-        if self.workers_min > self.workers_max:
-            raise ValueError(
-                f"workers_min ({self.workers_min}) is above workers_max ({self.workers_max}); "
-                "lower one or raise the other"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _rule_exists(self) -> Self:
-        rule_named(self.rule, self.rule_options)
-        return self
-
-
-class BackfillSettings(SettingsGroup):
-    """The past that a new job asks Kafka for, as far as the topic's retention reaches."""
-
-    days: NonNegativeFloat = 7.0
-    """How far back to go, by the minute for the first day and by ten minutes before; 0 asks for nothing."""
-    lookups_max: PositiveInt = 60_000
-    """Offsets looked up by time at most; a week takes some 37,000."""
-    lookups_per_s: PositiveFloat = 2_800.0
-    """Lookups a second at most, of all jobs together: they take turns."""
-
-
-class MeterSettings(SettingsGroup):
-    """How traffic is measured."""
-
-    window_s: PositiveFloat = 10.0
-    """The rate in force is the mean over this long: shorter follows faster, longer is calmer."""
-    gap_s: PositiveFloat = 30.0
-    """Time that nobody looked at for longer than this is a gap in the history, not an average."""
-    history_step_s: tuple[PositiveFloat, ...] = (1.0, 10.0, 60.0)
-    """The resolutions at which past rates are kept."""
-    history_keep_s: tuple[PositiveFloat, ...] = (3_600.0, 86_400.0, 1_209_600.0)
-    """How long each of them is kept."""
-    backfill: BackfillSettings = BackfillSettings()
-
-    @model_validator(mode="after")
-    def _as_many_steps_as_times(self) -> Self:
-        pairs = list(zip(self.history_step_s, self.history_keep_s, strict=False))
-        if len(self.history_step_s) != len(self.history_keep_s) or any(keep < step for step, keep in pairs):
-            raise ValueError(
-                "history_step_s and history_keep_s go in pairs; a step is kept for at least its own length"
-            )
-        if len(set(self.history_step_s)) != len(self.history_step_s):
-            raise ValueError("history_step_s names a resolution twice")
-        return self
-
-
-class ForecastSettings(SettingsGroup):
-    """How far and how finely traffic is forecast."""
-
-    step_s: PositiveFloat = 60.0
-    """Width of a bin of history and forecast."""
-    horizon_s: PositiveFloat = 3600.0
-    """How far ahead to look."""
-    season_s: PositiveFloat = 86_400.0
-    """The period after which traffic repeats."""
-    model: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,40}$")] = "patchtst"
-    """The network that is trained and mixed with cheaper models by their live scores: `patchtst`, or
-    `nhits`, `fedformer` or another of neuralforecast, which need the extra `forecast`. `none` trains the
-    cheaper models only. `seasonal` and `last-value` are that light model alone: nothing is trained."""
-    beside: (
-        list[Literal["regression", "perceptron", "window", "steady-window", "shared-window", "boosting"]]
-        | None
-    ) = None
-    """The cheaper models to train; all but `perceptron` when not given."""
-    train_cpu_s: PositiveFloat = 90.0
-    """CPU-seconds that one training may take, in a process of its own."""
-    retrain_s: PositiveFloat | None = None
-    """Between two trainings; a quarter of a season when not given."""
-    holidays: list[date] = Field(default_factory=list)
-    """Days on which traffic is as on a weekend, `YYYY-MM-DD`."""
-    timezone: str = "UTC"
-    """Where the traffic is made, as in `Europe/Paris`: days and daylight saving follow it."""
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, timezone: str) -> str:
-        if timezone != "UTC" and timezone not in available_timezones():
-            raise ValueError(f"{timezone!r} is no time zone; write it as in Europe/Paris")
-        return timezone
-
-    @property
-    def light(self) -> bool:
-        """Whether a light model alone was asked for."""
-        return self.model in LIGHT_MODELS
 
 
 class ShuffleSettings(SettingsGroup):
@@ -310,7 +158,7 @@ class JobSettings(SettingsGroup):
             capacity_prior=Capacity(scaling.rate_per_worker),
             lead_time_s=scaling.lead_time_s,
             pause_s=scaling.pause_s,
-            profile=_windows(scaling.profile),
+            profile=windows_of(scaling.profile),
             lone_rates={
                 point.gpu_type: point.samples_per_s for point in scaling.profile if point.workers == 1
             },
@@ -322,18 +170,3 @@ class JobSettings(SettingsGroup):
             standbys=None if scaling.standbys == "auto" else scaling.standbys,
             safety=scaling.safety.limits(fleet_resizes_per_hour=fleet_resizes_per_hour),
         )
-
-
-def _windows(profile: list[ProfilePoint]) -> tuple[ThroughputWindow, ...]:
-    """As the throughput model learns them: smaller pools first, each at a time of its own."""
-    ordered = sorted(profile, key=lambda point: (point.gpu_type, point.workers))
-    return tuple(
-        ThroughputWindow(
-            at_s=float(place),
-            ready=point.workers,
-            samples_per_s=point.samples_per_s,
-            saturated=True,
-            gpu_type=point.gpu_type,
-        )
-        for place, point in enumerate(ordered)
-    )

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError as EnvironmentInvalid
 
 from services.settings.root import Settings
+from services.yaml_file import YamlUnreadable, read_yaml
 
 _NOT_SETTINGS = (
     *("PENSTOCK_READY_FILE", "PENSTOCK_OWNER_FD", "PENSTOCK_DRAIN_S", "PENSTOCK_TRACES", "PENSTOCK_TEST_"),
@@ -80,15 +81,9 @@ def _service_links(names: Iterable[str]) -> Iterable[str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    try:
-        content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: is not valid YAML: {error}") from error
+        content = read_yaml(path, loader=_StrictLoader)
+    except YamlUnreadable as error:
+        raise SettingsError(str(error)) from error
     if content is None:
         return {}
     if not isinstance(content, dict):

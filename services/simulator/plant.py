@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -21,6 +20,8 @@ from pydantic import (
 )
 
 from services.simulator.errors import PlantInvalid
+from services.simulator.mistakes import mistakes_in
+from services.yaml_file import YamlUnreadable, read_yaml
 
 NORMAL_P90 = 1.2815515655446004
 WORKERS_MAX = 64
@@ -178,11 +179,9 @@ class Plant(Frozen):
 def load_plant(path: Path) -> Plant:
     """The plant in a YAML file. Raises PlantInvalid, listing every mistake at once."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PlantInvalid(f"{path}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PlantInvalid(f"{path}: is not valid YAML: {error}") from error
+        content = read_yaml(path)
+    except YamlUnreadable as error:
+        raise PlantInvalid(str(error)) from error
     if not isinstance(content, dict | None):
         raise PlantInvalid(f"{path}: the top level must be a mapping of settings")
     return plant_of(content or {}, source=str(path))
@@ -193,12 +192,5 @@ def plant_of(content: dict[str, Any], *, source: str = "plant") -> Plant:
     try:
         return Plant(**content)
     except ValidationError as error:
-        lines = [f"{source}: {error.error_count()} mistake(s):"]
-        for mistake in error.errors(include_url=False):
-            field = ".".join(map(str, mistake["loc"])) or "plant"
-            rule = mistake["msg"].removeprefix("Value error, ")
-            if mistake["type"] == "extra_forbidden":
-                rule = f"no such setting; there are {', '.join(Plant.model_fields)}"
-            given = "" if isinstance(mistake["input"], dict) else f" (given: {mistake['input']!r})"
-            lines.append(f"  {field}: {rule}{given}")
-        raise PlantInvalid("\n".join(lines)) from error
+        unknown = f"there are {', '.join(Plant.model_fields)}"
+        raise PlantInvalid(mistakes_in(error, source, whole="plant", unknown=unknown)) from error

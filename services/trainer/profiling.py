@@ -27,8 +27,8 @@ from services.control.types import Shuffle, WorkerReport
 from services.embedded.guarded import GuardedProcess
 from services.embedded.redis import EmbeddedRedis
 from services.settings import Settings
-from services.settings.job import ProfilePoint
 from services.settings.root import RedisSettings
+from services.settings.scaling import ProfilePoint
 from services.store.connect import connect
 from services.store.keys import Keys
 from services.store.reports import RedisReports

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import fmean
 from threading import Event, Lock, Thread
 from typing import Protocol
 
@@ -93,7 +92,7 @@ class Tally:
                 busy=busy,
                 rate_per_busy_s=trained / busy_s if busy_s > 0 else 0.0,
                 batch=self._batch,
-                steps=_mean(steps),
+                steps=StepTimes.mean_of(steps),
             )
         share = min(1.0, computed_s / window_s) if window_s > 0 else 0.0
         return replace(
@@ -110,18 +109,6 @@ class Tally:
         if self._under_way:
             self._window_busy_s += now_s - self._counted_to_s
         self._counted_to_s = now_s
-
-
-def _mean(steps: list[StepTimes]) -> StepTimes | None:
-    if not steps:
-        return None
-    return StepTimes(
-        fmean(step.input_s for step in steps),
-        fmean(step.compute_s for step in steps),
-        fmean(step.wait_s for step in steps),
-        fmean(step.pull_s for step in steps),
-        fmean(step.starved_s for step in steps),
-    )
 
 
 class ReportSink(Protocol):

@@ -37,8 +37,8 @@ from services.controller.views.forecast import TrainingView
 from services.controller.views.quality import QualityView
 from services.settings import JobSettings
 from services.settings.fleet import FleetSettings, GpuTypeSettings
-from services.settings.job import SloSettings
 from services.settings.root import ApiSettings
+from services.settings.scaling import SloSettings
 from services.store.jobs import MemoryJobs
 from services.store.streams import EVENTS_KEPT, Entry, MemoryStream, StreamId
 from services.store.tokens import MemoryTokens

@@ -69,7 +69,7 @@ async def test_many_changes_at_once_are_all_done_or_told(rig: Rig) -> None:
     """Each of fifty operators reads, then writes. Every success raised the version by its own."""
     desk, book = rig.controller.desk, rig.controller.book
     from services.controller.desk import Caller
-    from services.settings.job import SloSettings
+    from services.settings.scaling import SloSettings
     from services.store.job_record import StaleVersion
 
     async def operator(number: int) -> int | None:

@@ -17,8 +17,8 @@ from services.cli.main import app
 from services.doctor.stored_jobs import check_stored_jobs
 from services.logs import configure_logs
 from services.settings import Settings
-from services.settings.job import SloSettings
 from services.settings.root import LogSettings, RedisSettings
+from services.settings.scaling import SloSettings
 from services.store.connect import connect
 from services.store.job_record import JobRecord
 from services.store.jobs import RedisJobs

@@ -26,8 +26,9 @@ from services.controller.views.forecast import ModelScore, TrainingView
 from services.meter.figures import MeterFigures
 from services.settings import JobSettings, Settings
 from services.settings.fleet import BatchSettings, FleetSettings, GpuTypeSettings
-from services.settings.job import MeterSettings, ScalingSettings, SloSettings
 from services.settings.pool import PoolSettings
+from services.settings.scaling import ScalingSettings, SloSettings
+from services.settings.traffic import MeterSettings
 from services.store.jobs import MemoryJobs
 from services.store.snapshots import MemorySnapshots
 from shuffler.lease import Progress

@@ -18,7 +18,7 @@ from services.control.training_quality import TrainingQuality
 from services.control.types import ControlState, GpuLoad, ShardFigures, WorkerReport
 from services.controller.journal import Journal
 from services.controller.metrics import Metrics
-from services.settings.job import SloSettings
+from services.settings.scaling import SloSettings
 from tests.control.worlds import a_policy, a_pool, an_observation
 
 

@@ -17,7 +17,8 @@ from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for, trai
 from services.forecaster.light import LightForecasts
 from services.forecaster.served import ServedForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess
-from services.settings.job import ForecastSettings, JobSettings
+from services.settings.job import JobSettings
+from services.settings.traffic import ForecastSettings
 from tests.forecasting.test_artefacts import written
 from tests.forecasting.worlds import GRID, STEP_S, history, rhythm
 from tests.waiting import eventually_async

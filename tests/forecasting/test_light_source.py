@@ -7,7 +7,7 @@ import numpy as np
 from forecasting.history import TrafficHistory
 from services.control.ports import ForecastSource
 from services.forecaster.light import LightForecasts
-from services.settings.job import ForecastSettings
+from services.settings.traffic import ForecastSettings
 
 
 def test_it_is_a_forecast_source_that_says_none_until_something_was_measured() -> None:

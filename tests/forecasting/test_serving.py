@@ -17,7 +17,7 @@ from forecasting.learned import Quantiles
 from services.control.ports import ForecastSource
 from services.forecaster.served import ServedForecasts, ServingOptions
 from services.forecaster.trainer import TrainingPhase
-from services.settings.job import ForecastSettings
+from services.settings.traffic import ForecastSettings
 from tests.forecasting.test_artefacts import written
 from tests.forecasting.worlds import GRID, STEP_S, history, regression, rhythm, untrained_patchtst
 from tests.waiting import eventually

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from services.control.loop import Tick
 from services.controller.metrics import Metrics
-from services.settings.job import SloSettings
+from services.settings.scaling import SloSettings
 from tests.control.worlds import an_observation
 from tests.forecasting.extras import needs_torch
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import yaml
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from services.simulator.errors import FleetInvalid
+from services.simulator.mistakes import mistakes_in
 from services.simulator.plant import Frozen, Startup
+from services.yaml_file import YamlUnreadable, read_yaml
 
 
 class GpuType(Frozen):
@@ -163,11 +164,9 @@ class FleetFile(Frozen):
 def load_fleet(path: Path) -> FleetFile:
     """The fleet in a YAML file; traces are found from its directory. Raises FleetInvalid."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FleetInvalid(f"{path}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise FleetInvalid(f"{path}: is not valid YAML: {error}") from error
+        content = read_yaml(path)
+    except YamlUnreadable as error:
+        raise FleetInvalid(str(error)) from error
     if not isinstance(content, dict):
         raise FleetInvalid(f"{path}: the top level must be a mapping with gpu_types and jobs")
     fleet = fleet_of(content, source=str(path))
@@ -183,14 +182,5 @@ def fleet_of(content: dict[str, Any], *, source: str = "fleet") -> FleetFile:
     try:
         return FleetFile(**content)
     except ValidationError as error:
-        lines = [f"{source}: {error.error_count()} mistake(s):"]
-        for mistake in error.errors(include_url=False):
-            place = ".".join(map(str, mistake["loc"])) or "fleet"
-            rule = mistake["msg"].removeprefix("Value error, ")
-            if mistake["type"] == "extra_forbidden":
-                rule = "no such setting; see docs/fleet.md for those that there are"
-            given = (
-                "" if isinstance(mistake["input"], dict | FleetFile) else f" (given: {mistake['input']!r})"
-            )
-            lines.append(f"  {place}: {rule}{given}")
-        raise FleetInvalid("\n".join(lines)) from error
+        unknown = "see docs/fleet.md for those that there are"
+        raise FleetInvalid(mistakes_in(error, source, whole="fleet", unknown=unknown)) from error

@@ -57,12 +57,6 @@ def test_more_workers_never_train_less_in_an_exponential_queue(own_s: float, dem
     assert all(after >= before * (1 - 1e-9) for before, after in pairwise(curve))
 
 
-def test_the_knee_is_where_a_lone_request_would_fill_the_resource() -> None:
-    queue = ClosedQueue(own_s=0.9, demand_s=0.1)
-
-    assert (queue.knee, queue.ceiling_per_s) == (10.0, 10.0)
-
-
 @given(own_s=st.floats(1e-3, 10), demand_s=st.floats(1e-4, 1), busy=st.floats(1, 30))
 def test_the_queue_passes_through_the_cycle_that_was_measured(
     own_s: float, demand_s: float, busy: float
