@@ -16,7 +16,7 @@ from forecasting.features import Features
 from forecasting.learned import Quantiles
 from services.control.ports import ForecastSource
 from services.forecaster.served import ServedForecasts, ServingOptions
-from services.forecaster.trainer import TrainingPhase
+from services.forecaster.trainer import TrainingPhase, TrainingProcess
 from services.settings.job import ForecastSettings
 from tests.forecasting.test_artefacts import written
 from tests.forecasting.worlds import GRID, STEP_S, history, regression, rhythm, untrained_patchtst
@@ -275,6 +275,22 @@ def test_a_training_process_that_is_killed_leaves_the_models_in_force(tmp_path: 
     finally:
         served.stop()
     assert served._store.versions() == ["1"]
+
+
+def test_a_training_that_cannot_begin_leaves_serving_alone_and_says_why(tmp_path: Path) -> None:
+    served = ServedForecasts(SETTINGS, tmp_path, ServingOptions(network="", retrain_s=1e9))
+    served._training = TrainingProcess(tmp_path, python=str(tmp_path / "no-such-program"))
+    served.start()
+    try:
+        ask(served, "a", 6)
+        fault = eventually(lambda: served.status().fault, what="the fault to be told")
+        assert "training could not begin" in fault
+        steps = served.status().steps
+        served.source("a").forecast(history(rhythm(6.1)))
+        eventually(lambda: served.status().steps > steps, what="another step")
+    finally:
+        served.stop()
+    assert not list(tmp_path.glob(".training-*"))
 
 
 def test_training_ends_with_its_controller(tmp_path: Path) -> None:
