@@ -228,10 +228,10 @@ def missing_for(network: str, beside: Collection[str] = ()) -> str:
 
 
 def _last_weights(store: ArtefactStore, spec: NetworkSpec) -> Weights | None:
-    current = store.current()
-    if current is None:
-        return None
     try:
+        current = store.current()
+        if current is None:
+            return None
         store.manifest(current)
         return store.network(store.directory / "versions" / current, spec)[1]
     except (ArtefactError, OSError, ValueError, KeyError):

@@ -24,7 +24,7 @@ from forecasting.grid import Grid
 from forecasting.history import TrafficHistory
 from forecasting.learned import FleetModel
 from forecasting.selector import Score
-from services.forecaster.artefacts import ArtefactError, ArtefactStore
+from services.forecaster.artefacts import ArtefactError, ArtefactInvalid, ArtefactStore
 from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for
 from services.forecaster.light import LightForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
@@ -120,8 +120,7 @@ class ServedForecasts:
         """Load the version in force, if any, and begin to serve."""
         if self.advice:
             log.warning("model_not_trainable", network=self.options.network, why=self.advice)
-        self._rolled_back = self._store.rolled_back() or ""
-        self._adopt(self._store.current())
+        self._adopt(self._on_disk())
         self._thread = threading.Thread(target=self._run, name="forecast-serving", daemon=True)
         self._thread.start()
 
@@ -174,7 +173,7 @@ class ServedForecasts:
         """
         try:
             before = self._store.roll_back(version)
-        except OSError as error:  # a full disk must not take the job's loop with it
+        except (OSError, ArtefactInvalid) as error:  # a full disk must not take the job's loop with it
             self._tell("rollback", f"version {version} cannot be rolled back: {error}")
             return self._version
         self._refused.add(version)
@@ -261,7 +260,7 @@ class ServedForecasts:
         state = self._training.state
         if state.phase is TrainingPhase.DONE and state.version not in (self._version, *self._refused):
             self._refused.add(state.version)  # looked at once, whatever comes of it
-            if self._store.current() == state.version:
+            if self._on_disk() == state.version:
                 self._adopt(state.version)
             else:
                 log.warning("trained_models_rejected", version=state.version, rejected=state.rejected)
@@ -299,6 +298,15 @@ class ServedForecasts:
         if not settled:
             return False
         return enough and (self._trained_at is None or time.monotonic() - self._trained_at >= self._retrain_s)
+
+    def _on_disk(self) -> str | None:
+        """The version that the disk says is in force; one that cannot be read leaves the models in force."""
+        try:
+            self._rolled_back = self._store.rolled_back() or ""
+            return self._store.current()
+        except ArtefactError as error:
+            self._tell("weights", str(error))
+            return None
 
     def _adopt(self, version: str | None) -> None:
         """Load a version and swap it in; one that cannot be loaded leaves the models in force."""

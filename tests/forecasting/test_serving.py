@@ -218,6 +218,27 @@ def test_weights_that_cannot_be_loaded_leave_light_models_and_a_fault(tmp_path: 
         served.stop()
 
 
+@pytest.mark.parametrize(
+    "name", [b"\xff\xfe", b"1" * 300, b"", None], ids=["bytes", "long", "empty", "directory"]
+)
+def test_a_name_of_the_version_in_force_that_is_none_stops_no_controller(
+    tmp_path: Path, name: bytes | None
+) -> None:
+    served = Untrainable(SETTINGS, tmp_path, NEVER)
+    written(served._store, "1")
+    (tmp_path / "current").unlink()
+    if name is None:
+        (tmp_path / "current").mkdir()
+    else:
+        (tmp_path / "current").write_bytes(name)
+    served.start()
+    try:
+        assert bool(served.status().fault) == (name != b"")
+        assert ask(served, "a", 3) in {"last-value", "mean-max", "seasonal"}
+    finally:
+        served.stop()
+
+
 def test_a_topic_that_returns_is_forecast_again(serving: Untrainable) -> None:
     ask(serving, "a", 3)
     serving.forget("a")
