@@ -333,6 +333,8 @@ class TopicForecasts:
         self._topic = topic
         self._light = light
         self._stale_after_s = stale_after_s
+        self._asked_at_s: float | None = None
+        """For the first time with something measured. A fleet that serves nothing since is late too."""
 
     def forecast(self, history: TrafficHistory) -> Forecast | None:
         """Answers at once. None when nothing was measured yet."""
@@ -340,7 +342,12 @@ class TopicForecasts:
         if served is not None and history.end_s - served.issued_at_s <= self._stale_after_s:
             return served
         light = self._light.forecast(history)
-        if light is None or served is None:
+        if light is None:
+            return None
+        if self._asked_at_s is None:
+            self._asked_at_s = history.end_s
+        age_s = history.end_s - (self._asked_at_s if served is None else served.issued_at_s)
+        if age_s <= self._stale_after_s:
             return light
-        age_s = history.end_s - served.issued_at_s
-        return replace(light, trouble=f"the served forecast is {age_s:g} s old; {light.model} stands in")
+        late = f"the served forecast is {age_s:g} s old" if served else f"nothing was served for {age_s:g} s"
+        return replace(light, trouble=f"{late}; {light.model} stands in")

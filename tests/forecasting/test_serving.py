@@ -116,6 +116,19 @@ def test_a_model_that_hangs_makes_no_tick_wait(serving: Untrainable) -> None:
     slow.release.set()
 
 
+def test_a_model_that_hangs_from_the_start_is_told_of_too(serving: Untrainable) -> None:
+    slow, source = Broken(), serving.source("a")
+    serving.use([slow], "slow")
+
+    begun, late = source.forecast(history(rhythm(3))), source.forecast(history(rhythm(4)))
+
+    assert begun is not None
+    assert begun.trouble == ""
+    assert late is not None
+    assert late.trouble == "nothing was served for 86400 s; seasonal stands in"
+    slow.release.set()
+
+
 def test_a_model_that_answers_nonsense_is_not_heard(serving: Untrainable) -> None:
     nonsense = Broken()
     nonsense.release.set()
