@@ -260,6 +260,7 @@ class ServedForecasts:
         state = self._training.state
         if state.phase is TrainingPhase.DONE and state.version not in (self._version, *self._refused):
             self._refused.add(state.version)  # looked at once, whatever comes of it
+            self._tell("training", "")
             if self._on_disk() == state.version:
                 self._adopt(state.version)
             else:

@@ -16,7 +16,7 @@ from forecasting.features import Features
 from forecasting.learned import Quantiles
 from services.control.ports import ForecastSource
 from services.forecaster.served import ServedForecasts, ServingOptions
-from services.forecaster.trainer import TrainingPhase, TrainingProcess
+from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
 from services.settings.job import ForecastSettings
 from tests.forecasting.test_artefacts import written
 from tests.forecasting.worlds import GRID, STEP_S, history, regression, rhythm, untrained_patchtst
@@ -325,6 +325,15 @@ def test_a_training_that_cannot_begin_leaves_serving_alone_and_says_why(tmp_path
     finally:
         served.stop()
     assert not list(tmp_path.glob(".training-*"))
+
+
+def test_a_training_that_is_done_ends_the_fault_of_the_one_before(serving: Untrainable) -> None:
+    serving._training._set(TrainingState(TrainingPhase.FAILED, error="training was ended by SIGKILL"))
+    eventually(lambda: serving.status().fault, what="the fault to be told")
+
+    serving._training._set(TrainingState(TrainingPhase.DONE, version="2", rejected=("regression",)))
+
+    eventually(lambda: not serving.status().fault, what="the fault to be over")
 
 
 def test_training_ends_with_its_controller(tmp_path: Path) -> None:
