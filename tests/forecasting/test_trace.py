@@ -50,7 +50,17 @@ def test_a_coarser_step_averages_and_a_finer_one_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "what"), [("", "no rows"), ("a,b\nc,d\n", "neither ISO"), ("1\n", "expected")]
+    ("content", "what"),
+    [
+        ("", "no rows"),
+        ("a,b\nc,d\n", "neither ISO"),
+        ("1\n", "expected"),
+        ("timestamp,host,rate\n1,a\n", "expected"),
+        ("timestamp,host\n1,a\n2,b\n", "no usable rate"),
+        ("timestamp,rate\n1711238400000,1\n", "milliseconds"),
+        ('1,"' + "x" * 200_000, "not CSV"),
+    ],
+    ids=["empty", "words", "one column", "short row", "no rates", "milliseconds", "open quote"],
 )
 def test_a_file_that_is_no_trace_says_why(tmp_path: Path, content: str, what: str) -> None:
     path = tmp_path / "t.csv"
@@ -58,6 +68,32 @@ def test_a_file_that_is_no_trace_says_why(tmp_path: Path, content: str, what: st
 
     with pytest.raises(TraceInvalid, match=what):
         read_trace(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "rate,timestamp\n2,0\n3,60\n",
+        "timestamp,host,rate\n0,a,2\n60,b,3\n",
+        "\ufeff0,2\n60,3\n",
+        "t,v\n0,2\n60,3\n",
+    ],
+    ids=["other order", "more columns", "byte order mark", "other names"],
+)
+def test_columns_are_where_the_header_says(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(content, encoding="utf-8")
+
+    history, mended = read_trace(path)
+
+    assert (history.start_s, history.step_s, history.rates.tolist()) == (0.0, 60.0, [2.0, 3.0])
+    assert mended == ()
+
+
+def test_an_infinite_rate_is_a_gap_that_is_told(tmp_path: Path) -> None:
+    assert read_trace(trace(tmp_path / "t.csv", [(0, 1.0), (60, "inf")]))[1] == (
+        "1 rows without a usable rate are gaps",
+    )
 
 
 def test_durations_as_people_write_them() -> None:
