@@ -15,7 +15,7 @@ from forecasting.evaluation import SERVED, Backtest, scored_leads
 from forecasting.grid import RATE
 from forecasting.history import Rates, TrafficHistory
 from forecasting.selector import MEDIAN, UPPER
-from services.forecaster.backtesting import LIGHT, Outcome
+from services.forecaster.backtesting import LIGHT, UNTRAINED, Outcome
 
 COLUMNS = ("model", "q95 pinball", "over best light", "rMAE", "coverage", "volume", "silent", "train CPU-s")
 
@@ -43,7 +43,7 @@ def rows_of(tested: Outcome) -> list[list[str]]:
 def summary_of(tested: Outcome) -> dict[str, Any]:
     """Everything in the table, unrounded."""
     light = [name for name in LIGHT if name in tested.results]
-    simple = [name for name in light if name != "boosting"]
+    simple = [name for name in UNTRAINED if name in tested.results]
     return {
         "models": {
             name: {

@@ -169,6 +169,46 @@ def test_predictions_do_not_depend_on_what_came_after_them(tmp_path: Path) -> No
     assert before[0] == before[1]
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--timezone", "Mars/Base"], "'Mars/Base' is no time zone"),
+        (["--test-days", "-1"], "give a number of seasons above 0"),
+        (["--test-days", "nan"], "give a number of seasons above 0"),
+        (["--test-days", "inf"], "give a number of seasons above 0"),
+        (["--season", "5m"], "less than two bins"),
+    ],
+)
+def test_options_that_make_no_sense_say_so(tmp_path: Path, options: list[str], why: str) -> None:
+    path = trace(tmp_path / "t.csv", [(STEP_S * i, rate) for i, rate in enumerate(rhythm(2))])
+
+    ran = CliRunner().invoke(app, [str(path), "--model", "regression", *options])
+
+    assert ran.exit_code == 2, ran.output
+    assert why in " ".join(ran.output.split())
+
+
+def test_a_trace_that_ends_before_the_test_says_so(tmp_path: Path) -> None:
+    rows = [(STEP_S * i, rate) for i, rate in enumerate(rhythm(2))]
+    path = trace(tmp_path / "t.csv", [*rows, (40 * 86_400, 1.0)])
+
+    ran = CliRunner().invoke(app, [str(path), "--model", "regression"])
+
+    assert ran.exit_code == 2, ran.output
+    assert "nothing was measured while models were tested" in " ".join(ran.output.split())
+
+
+def test_a_model_is_trained_once_and_a_light_one_is_there_anyway(tmp_path: Path) -> None:
+    path = trace(tmp_path / "t.csv", [(STEP_S * i, rate) for i, rate in enumerate(rhythm(4))])
+    options = ["regression", "seasonal", "Regression"]
+
+    ran = CliRunner().invoke(app, [str(path), *(f"--model={name}" for name in options)])
+
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.count("regression  ") == 1
+    assert "left out" not in ran.output
+
+
 def test_a_trace_that_is_too_short_says_what_to_do(tmp_path: Path) -> None:
     path = trace(tmp_path / "t.csv", [(300 * i, 1.0) for i in range(20)])
 
