@@ -176,6 +176,7 @@ def test_predictions_do_not_depend_on_what_came_after_them(tmp_path: Path) -> No
         (["--test-days", "-1"], "give a number of seasons above 0"),
         (["--test-days", "nan"], "give a number of seasons above 0"),
         (["--test-days", "inf"], "give a number of seasons above 0"),
+        (["--train-cpu-s", "0"], "give a number of CPU-seconds above 0"),
         (["--season", "5m"], "less than two bins"),
     ],
 )
