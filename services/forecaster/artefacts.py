@@ -107,26 +107,29 @@ class ArtefactStore:
         final = self.directory / "versions" / manifest.version
         making = final.with_name(f".{manifest.version}.{os.getpid()}")
         making.mkdir(parents=True, exist_ok=False)
-        if regression is not None:
-            np.savez(making / "regression.npz", allow_pickle=False, **regression.arrays())
-        if perceptron is not None:
-            np.savez(making / "perceptron.npz", allow_pickle=False, **perceptron.arrays())
-        for window in windows:
-            np.savez(making / f"{window.name}.npz", allow_pickle=False, **window.arrays())
-        if boosting is not None:
-            for name, text in boosting.texts().items():
-                (making / f"boosting-{name}.txt").write_text(text, encoding="utf-8")
-        for network in networks:
-            arrays = {f"w/{name}": value for name, value in network.weights.items()}
-            np.savez(
-                making / f"{network.spec.name}.npz", allow_pickle=False, offsets=network.offsets, **arrays
-            )
-        for name, program in (programs or {}).items():
-            (making / f"{name}.pt2").write_bytes(program)
-        sums = {path.name: _checksum(path) for path in sorted(making.iterdir())}
-        content = {**asdict(manifest), "checksums": sums}
-        _write_text(making / "manifest.json", json.dumps({**content, "seal": _seal(content)}, indent=1))
-        making.rename(final)
+        try:
+            if regression is not None:
+                np.savez(making / "regression.npz", allow_pickle=False, **regression.arrays())
+            if perceptron is not None:
+                np.savez(making / "perceptron.npz", allow_pickle=False, **perceptron.arrays())
+            for window in windows:
+                np.savez(making / f"{window.name}.npz", allow_pickle=False, **window.arrays())
+            if boosting is not None:
+                for name, text in boosting.texts().items():
+                    (making / f"boosting-{name}.txt").write_text(text, encoding="utf-8")
+            for network in networks:
+                arrays = {f"w/{name}": value for name, value in network.weights.items()}
+                np.savez(
+                    making / f"{network.spec.name}.npz", allow_pickle=False, offsets=network.offsets, **arrays
+                )
+            for name, program in (programs or {}).items():
+                (making / f"{name}.pt2").write_bytes(program)
+            sums = {path.name: _checksum(path) for path in sorted(making.iterdir())}
+            content = {**asdict(manifest), "checksums": sums}
+            _write_text(making / "manifest.json", json.dumps({**content, "seal": _seal(content)}, indent=1))
+            making.rename(final)
+        finally:  # half a version on a disk that is full would fill it further, at every training
+            shutil.rmtree(making, ignore_errors=True)
         return final
 
     def publish(self, version: str) -> None:

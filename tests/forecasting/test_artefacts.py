@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 from dataclasses import asdict, replace
@@ -66,6 +67,20 @@ def test_models_come_back_as_they_went(store: ArtefactStore) -> None:
             Trained(model, GRID).forecast(past, horizon_s=3600.0).paths,
             Trained(original, GRID).forecast(past, horizon_s=3600.0).paths,
         )
+
+
+def test_a_version_that_cannot_be_written_leaves_nothing_behind(
+    store: ArtefactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+
+    with pytest.raises(OSError, match="No space"):
+        written(store, "1")
+
+    assert list((store.directory / "versions").iterdir()) == []
 
 
 def test_a_version_is_in_force_only_once_published(store: ArtefactStore) -> None:

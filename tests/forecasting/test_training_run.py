@@ -201,6 +201,21 @@ def test_training_that_was_done_in_time_is_not_told_to_be_late(tmp_path: Path) -
     assert training.join(30).error.startswith("training was ended by SIGXCPU; it used far more CPU time")
 
 
+def test_training_whose_controller_was_killed_takes_its_input_with_it(tmp_path: Path) -> None:
+    request = tmp_path / "request"
+    write_request(request, replace(REQUEST, beside=WINDOWS), {"a": history(rhythm(60))})
+    command = [sys.executable, "-m", "services.forecaster.train", str(request), str(tmp_path / "models")]
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as training:
+        assert training.stdin is not None
+        assert training.stdout is not None
+        assert b"reading" in training.stdout.readline()
+        training.stdin.close()  # as its controller's end does
+        assert training.wait(timeout=60) == 3
+
+    assert not request.exists()
+
+
 def test_the_system_ends_a_process_that_does_not_keep_to_its_budget(tmp_path: Path) -> None:
     write_request(tmp_path, REQUEST, {"a": history(rhythm(1))})
     runaway = (
