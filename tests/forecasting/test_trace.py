@@ -129,7 +129,9 @@ def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
     assert all(model in ran.output for model in models), "whole, in 80 columns"
     summary = json.loads(files["json"].read_text())
     assert summary["served_over_best_untrained"]["q95_pinball"] < 1.02
-    assert "<svg" in files["html"].read_text()
+    page = files["html"].read_text()
+    assert "<svg" in page
+    assert "served 1800 s ahead" in page
     rows = predicted(files["csv"])
     assert {row["model"] for row in rows} == models
     assert all(row["at"] >= row["issued_at"] for row in rows)
