@@ -65,8 +65,8 @@ def train(
     tell("reading", 0.0)
     lessons = lessons_from(grid, past, request.calendar)
     if len(lessons) < ROWS_MIN:
-        span_s = max((history.span_s for history in histories.values()), default=0.0)
-        raise NotEnoughHistory("training", have_s=span_s, need_s=2 * grid.season_s)
+        known_s = max((history.known * grid.step_s for history in histories.values()), default=0.0)
+        raise NotEnoughHistory("training", have_s=known_s, need_s=2 * grid.season_s)
     store = ArtefactStore(directory)
     fitted = _fit(request, lessons, store, started_s, tell)
     tell("judging", _used(started_s, request))

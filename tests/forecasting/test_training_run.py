@@ -15,6 +15,7 @@ import pytest
 
 from forecasting.batch import batch_of
 from forecasting.calendar import Calendar
+from forecasting.errors import NotEnoughHistory
 from forecasting.features import describe
 from forecasting.forecast import LEVELS
 from forecasting.grid import KINDS, Grid
@@ -118,6 +119,11 @@ def test_a_past_too_short_for_the_window_leaves_the_others(tmp_path: Path) -> No
     manifest = train(request, {"a": history(rhythm(1.8))}, tmp_path, lambda _stage, _share: None)
 
     assert set(manifest.losses) == {"regression"}
+
+
+def test_a_past_of_gaps_is_not_said_to_be_known(tmp_path: Path) -> None:
+    with pytest.raises(NotEnoughHistory, match="0 s are known"):
+        train(REQUEST, {"a": history(np.full(5 * DAY, np.nan))}, tmp_path, lambda _stage, _share: None)
 
 
 def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
