@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,9 @@ class Calendar:
 
     @classmethod
     def of(cls, holidays: Iterable[str], timezone: str = "UTC") -> Calendar:
-        """From ISO dates as a user writes them."""
+        """From ISO dates and a time zone as a user writes them. Raises ValueError."""
+        if timezone != "UTC" and timezone not in available_timezones():
+            raise ValueError(f"{timezone!r} is no time zone; write it as in Europe/Paris")
         return cls(frozenset(date.fromisoformat(day) for day in holidays), timezone)
 
     def local_s(self, at_s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -73,11 +73,11 @@ class MeanAndMax:
 def _last_day(history: TrafficHistory, horizon_s: float, model: str) -> Rates:
     """Up to the last measured bin: a day of origins is enough, and a longer history must not cost more."""
     step_s = history.step_s
-    tail = history.rates[-(round(DAY_S / step_s) + 2 * steps_in(horizon_s, step_s) + 1) :]
-    known = np.flatnonzero(~np.isnan(tail))
-    if len(known) == 0:
+    end = len(history.rates) - history.bins_since_last
+    tail = history.rates[:end][-(round(DAY_S / step_s) + 2 * steps_in(horizon_s, step_s) + 1) :]
+    if np.isnan(tail).all():  # nothing was measured, or there is no bin
         raise NotEnoughHistory(model, have_s=0.0, need_s=step_s)
-    return tail[: known[-1] + 1]
+    return tail
 
 
 def _held(

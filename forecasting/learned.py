@@ -51,6 +51,11 @@ class Lessons:
     def __len__(self) -> int:
         return len(self.came)
 
+    @property
+    def span_s(self) -> float:
+        """How much of the past the row knows that knows the most."""
+        return self.grid.step_s * max((int(batch.known.max()) for batch in self.batches), default=0)
+
 
 def lessons_from(
     grid: Grid, histories: Mapping[str, TrafficHistory], calendar: Calendar, *, rows_max: int = ROWS_MAX

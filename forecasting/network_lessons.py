@@ -126,8 +126,8 @@ def network_lessons(lessons: Lessons, spec: NetworkSpec, calendar: Calendar) -> 
         last.append(np.arange(len(batch)) >= 0.9 * len(batch))
     rows = np.flatnonzero(np.concatenate(enough)) if enough else np.empty(0, dtype=np.int64)
     if len(rows) < ROWS_MIN:
-        step_s = lessons.grid.step_s
-        raise NotEnoughHistory(spec.name, have_s=at * step_s, need_s=2 * spec.needs(lessons.grid) * step_s)
+        need_s = 2 * spec.needs(lessons.grid) * lessons.grid.step_s
+        raise NotEnoughHistory(spec.name, have_s=lessons.span_s, need_s=need_s)
     return NetworkLessons(
         np.concatenate(inputs)[rows],
         np.concatenate(times)[rows] if times else None,

@@ -146,7 +146,7 @@ class Selector:
                 pending = self._pending.get(end - int(needs))
                 if pending is None:
                     continue
-                last = len(rates) - (now - end)
+                last = max(len(rates) - (now - end), 0)  # a history that began anew knows nothing of then
                 first = last - (1 if kind == RATE else self.grid.width)
                 window = rates[max(first, 0) : last]
                 known = window[~np.isnan(window)]
@@ -194,13 +194,15 @@ class Selector:
     def mix(self, issued_at_s: float, said: Mapping[str, Rates]) -> Rates:
         """The quantiles to serve (KINDS, leads, LEVELS), remembered to be scored.
 
-        A model that says nothing is left out. With no scores yet all models weigh the
-        same, which is better than most of them alone.
+        A model that says nothing is left out; where all do, all is NaN. With no scores yet all
+        models weigh the same, which is better than most of them alone.
         """
         issued = round(issued_at_s / self.grid.step_s)
         shape = (KINDS, len(self.grid.leads), len(LEVELS))
         table = np.stack([said.get(model, np.full(shape, np.nan)) for model in self.models])
         spoke = ~np.isnan(table[:, :, :, UPPER])
+        if not spoke.any():
+            return np.full(shape, np.nan)  # silence, not a forecast of no traffic
         lower, upper = self._weights(spoke)
         heard = np.where(spoke[..., None], table, 0.0)
         served = np.empty(shape)

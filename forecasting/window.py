@@ -75,7 +75,7 @@ def train_window(
     known = [batch.known for batch in lessons.batches]
     rows = np.flatnonzero(np.concatenate(known) >= needs) if known else np.empty(0, dtype=np.int64)
     if len(rows) < ROWS_MIN:
-        raise NotEnoughHistory(name, have_s=len(lessons) * grid.step_s, need_s=2 * needs * grid.step_s)
+        raise NotEnoughHistory(name, have_s=lessons.span_s, need_s=2 * needs * grid.step_s)
     features, past = lessons.features.select(rows), _pasts(lessons)[rows]
     if name != SHARED:
         networks = train_ensemble(

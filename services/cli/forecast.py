@@ -74,6 +74,8 @@ def forecast(
     forecast's issue was seen by it, nor by training.
     """
 
+    if not train_cpu_s > 0:
+        raise typer.BadParameter(f"--train-cpu-s is {train_cpu_s:g}; give a number of CPU-seconds above 0")
     try:
         plan = BacktestPlan(
             horizon_s=duration_s(horizon),

@@ -107,26 +107,29 @@ class ArtefactStore:
         final = self.directory / "versions" / manifest.version
         making = final.with_name(f".{manifest.version}.{os.getpid()}")
         making.mkdir(parents=True, exist_ok=False)
-        if regression is not None:
-            np.savez(making / "regression.npz", allow_pickle=False, **regression.arrays())
-        if perceptron is not None:
-            np.savez(making / "perceptron.npz", allow_pickle=False, **perceptron.arrays())
-        for window in windows:
-            np.savez(making / f"{window.name}.npz", allow_pickle=False, **window.arrays())
-        if boosting is not None:
-            for name, text in boosting.texts().items():
-                (making / f"boosting-{name}.txt").write_text(text, encoding="utf-8")
-        for network in networks:
-            arrays = {f"w/{name}": value for name, value in network.weights.items()}
-            np.savez(
-                making / f"{network.spec.name}.npz", allow_pickle=False, offsets=network.offsets, **arrays
-            )
-        for name, program in (programs or {}).items():
-            (making / f"{name}.pt2").write_bytes(program)
-        sums = {path.name: _checksum(path) for path in sorted(making.iterdir())}
-        content = {**asdict(manifest), "checksums": sums}
-        _write_text(making / "manifest.json", json.dumps(content, indent=1))
-        making.rename(final)
+        try:
+            if regression is not None:
+                np.savez(making / "regression.npz", allow_pickle=False, **regression.arrays())
+            if perceptron is not None:
+                np.savez(making / "perceptron.npz", allow_pickle=False, **perceptron.arrays())
+            for window in windows:
+                np.savez(making / f"{window.name}.npz", allow_pickle=False, **window.arrays())
+            if boosting is not None:
+                for name, text in boosting.texts().items():
+                    (making / f"boosting-{name}.txt").write_text(text, encoding="utf-8")
+            for network in networks:
+                arrays = {f"w/{name}": value for name, value in network.weights.items()}
+                np.savez(
+                    making / f"{network.spec.name}.npz", allow_pickle=False, offsets=network.offsets, **arrays
+                )
+            for name, program in (programs or {}).items():
+                (making / f"{name}.pt2").write_bytes(program)
+            sums = {path.name: _checksum(path) for path in sorted(making.iterdir())}
+            content = {**asdict(manifest), "checksums": sums}
+            _write_text(making / "manifest.json", json.dumps({**content, "seal": _seal(content)}, indent=1))
+            making.rename(final)
+        finally:  # half a version on a disk that is full would fill it further, at every training
+            shutil.rmtree(making, ignore_errors=True)
         return final
 
     def publish(self, version: str) -> None:
@@ -161,11 +164,14 @@ class ArtefactStore:
         return sorted(path.name for path in where.iterdir() if not path.name.startswith("."))
 
     def current(self) -> str | None:
-        """The version in force; None before the first."""
+        """The version in force; None before the first. Raises ArtefactInvalid if the disk cannot tell."""
+        path = self.directory / "current"
         try:
-            return (self.directory / "current").read_text(encoding="utf-8").strip() or None
+            return path.read_text(encoding="utf-8", errors="replace").strip() or None
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise ArtefactInvalid(f"{path} cannot be read: {error.strerror}") from error
 
     def roll_back(self, version: str) -> str | None:
         """Refuse a version for good; where it is in force, the last servable one before it is from now on.
@@ -204,13 +210,16 @@ class ArtefactStore:
                 raise ArtefactInvalid(
                     f"{path} has format {content.get('format')}; this release reads {FORMAT}: train again"
                 )
+            # Versions of before have none; an altered manifest names another network, or runs it otherwise.
+            if "seal" in content and content.pop("seal") != _seal(content):
+                raise ArtefactInvalid(f"{path} was altered")
             content["models"] = tuple(content["models"])
             content["networks"] = tuple(content["networks"])
             content["rejected"] = tuple(content["rejected"])
             return Manifest(**content)
         except FileNotFoundError as error:
             raise NoArtefact(f"{path} does not exist") from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ArtefactInvalid(f"{path} cannot be read: {error}") from error
 
     def load(
@@ -285,6 +294,11 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 def _checksum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    """Of what a manifest says, however it is laid out."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _write_text(path: Path, text: str) -> None:

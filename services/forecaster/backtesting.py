@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from forecasting.boosting import train_boosting
 from forecasting.calendar import Calendar
 from forecasting.errors import ForecastError
@@ -26,6 +28,9 @@ from forecasting.window import WINDOWS, train_window
 LIGHT = ("last-value", "mean-max", "seasonal", "boosting")
 """The light models; boosting is the strongest of them, so ratios are given with and without it."""
 
+UNTRAINED = tuple(name for name in LIGHT if name != "boosting")
+"""They are tested whatever is asked for."""
+
 DEFAULT_MODELS = ("regression", *WINDOWS, "boosting", "patchtst")
 """What a controller trains and mixes where nothing else is asked for."""
 
@@ -41,7 +46,7 @@ class BacktestPlan:
     test_days: float | None = None
     """Seasons to test on; a quarter of the trace, at most seven, when None."""
     models: tuple[str, ...] = ()
-    """Trained models by name; those that are served by default when empty."""
+    """Models to train, by name; those that are served by default when empty."""
     served: tuple[str, ...] | None = None
     """Which of them the selector may use; all when None."""
     steps: int | None = None
@@ -90,7 +95,9 @@ def run_backtest(history: TrafficHistory, plan: BacktestPlan, tell: Tell) -> Out
     cpu_s: dict[str, float] = {}
     converged: dict[str, bool] = {}
     skipped: dict[str, str] = {}
-    for name in plan.models or DEFAULT_MODELS:
+    for name in dict.fromkeys(name.lower() for name in plan.models or DEFAULT_MODELS):
+        if name in UNTRAINED:
+            continue
         started_s = time.process_time()
         try:
             model = _trained(name, lessons, grid, plan, tell)
@@ -111,11 +118,19 @@ def run_backtest(history: TrafficHistory, plan: BacktestPlan, tell: Tell) -> Out
         mixed=mixed,
         tell=lambda share: tell("testing", share),
     )
-    results = {result.model: result for result in results_of(test)}
+    results = {} if np.isnan(test.came).all() else {result.model: result for result in results_of(test)}
+    if SERVED not in results:
+        raise ForecastError("nothing was measured while models were tested; give more --test-days")
     return Outcome(test, results, cpu_s, converged, skipped, past.end_s)
 
 
 def _test_from(history: TrafficHistory, grid: Grid, plan: BacktestPlan) -> int:
+    if grid.season_s < 2 * grid.step_s:
+        raise ForecastError(
+            f"a season of {grid.season_s:g} s is less than two bins of {grid.step_s:g} s; give a longer one"
+        )
+    if plan.test_days is not None and not 0 < plan.test_days < math.inf:
+        raise ForecastError(f"--test-days is {plan.test_days:g}; give a number of seasons above 0")
     bins = len(history.rates)
     wanted = (
         min(7 * grid.season, bins // 4) if plan.test_days is None else round(plan.test_days * grid.season)

@@ -65,8 +65,8 @@ def train(
     tell("reading", 0.0)
     lessons = lessons_from(grid, past, request.calendar)
     if len(lessons) < ROWS_MIN:
-        span_s = max((history.span_s for history in histories.values()), default=0.0)
-        raise NotEnoughHistory("training", have_s=span_s, need_s=2 * grid.season_s)
+        known_s = max((history.known * grid.step_s for history in histories.values()), default=0.0)
+        raise NotEnoughHistory("training", have_s=known_s, need_s=2 * grid.season_s)
     store = ArtefactStore(directory)
     fitted = _fit(request, lessons, store, started_s, tell)
     tell("judging", _used(started_s, request))
@@ -228,10 +228,10 @@ def missing_for(network: str, beside: Collection[str] = ()) -> str:
 
 
 def _last_weights(store: ArtefactStore, spec: NetworkSpec) -> Weights | None:
-    current = store.current()
-    if current is None:
-        return None
     try:
+        current = store.current()
+        if current is None:
+            return None
         store.manifest(current)
         return store.network(store.directory / "versions" / current, spec)[1]
     except (ArtefactError, OSError, ValueError, KeyError):

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from forecasting.evaluation import SERVED, Backtest, scored_leads
-from forecasting.grid import RATE
+from forecasting.grid import RATE, Grid
 from forecasting.history import Rates, TrafficHistory
 from forecasting.selector import MEDIAN, UPPER
-from services.forecaster.backtesting import LIGHT, Outcome
+from services.forecaster.backtesting import LIGHT, UNTRAINED, Outcome
 
 COLUMNS = ("model", "q95 pinball", "over best light", "rMAE", "coverage", "volume", "silent", "train CPU-s")
 
@@ -43,7 +43,7 @@ def rows_of(tested: Outcome) -> list[list[str]]:
 def summary_of(tested: Outcome) -> dict[str, Any]:
     """Everything in the table, unrounded."""
     light = [name for name in LIGHT if name in tested.results]
-    simple = [name for name in light if name != "boosting"]
+    simple = [name for name in UNTRAINED if name in tested.results]
     return {
         "models": {
             name: {
@@ -103,7 +103,9 @@ def write_predictions(tested: Outcome, history: TrafficHistory, path: Path) -> N
 
 
 def write_html(tested: Outcome, history: TrafficHistory, path: Path, *, title: str) -> None:
-    """The table and a picture of what was served half an hour ahead, in one file."""
+    """The table and a picture of what was served half a horizon ahead, in one file."""
+    grid = tested.test.grid
+    ahead_s = float(grid.leads[_pictured(grid)]) * grid.step_s
     head = "".join(f"<th>{html.escape(column)}</th>" for column in COLUMNS)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows_of(tested)
@@ -114,14 +116,20 @@ def write_html(tested: Outcome, history: TrafficHistory, path: Path, *, title: s
         "<style>body{font:15px system-ui;margin:2em;max-width:70em}td,th{padding:.2em .8em;text-align:right}"
         "td:first-child,th:first-child{text-align:left}tr:nth-child(2){font-weight:600}</style>"
         f"<h1>{html.escape(title)}</h1>{_picture(tested.test, history)}"
-        "<p>Black: what came. Blue: the median served 30 units ahead. Shaded: up to the 0.95 quantile.</p>"
+        "<p>Black: what came. "
+        f"Blue: the median served {ahead_s:g} s ahead. Shaded: up to the 0.95 quantile.</p>"
         f"<table><tr>{head}</tr>{body}</table></html>\n",
         encoding="utf-8",
     )
 
 
+def _pictured(grid: Grid) -> int:
+    """The lead that is drawn: 30 units, or what is nearest."""
+    return int(scored_leads(grid)[2])
+
+
 def _picture(test: Backtest, history: TrafficHistory) -> str:
-    lead = int(scored_leads(test.grid)[2])
+    lead = _pictured(test.grid)
     came, said = test.came[:, RATE, lead], test.said[SERVED][:, RATE, lead]
     keep = slice(None, None, max(1, len(came) // 1500))
     came, middle, upper = came[keep], said[keep, MEDIAN], said[keep, UPPER]

@@ -24,7 +24,7 @@ from forecasting.grid import Grid
 from forecasting.history import TrafficHistory
 from forecasting.learned import FleetModel
 from forecasting.selector import Score
-from services.forecaster.artefacts import ArtefactError, ArtefactStore
+from services.forecaster.artefacts import ArtefactError, ArtefactInvalid, ArtefactStore
 from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for
 from services.forecaster.light import LightForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
@@ -114,8 +114,7 @@ class ServedForecasts:
         """Load the version in force, if any, and begin to serve."""
         if self.advice:
             log.warning("model_not_trainable", network=self.options.network, why=self.advice)
-        self._rolled_back = self._store.rolled_back() or ""
-        self._adopt(self._store.current())
+        self._adopt(self._on_disk())
         self._thread = threading.Thread(target=self._run, name="forecast-serving", daemon=True)
         self._thread.start()
 
@@ -168,7 +167,7 @@ class ServedForecasts:
         """
         try:
             before = self._store.roll_back(version)
-        except OSError as error:  # a full disk must not take the job's loop with it
+        except (OSError, ArtefactInvalid) as error:  # a full disk must not take the job's loop with it
             self._tell("rollback", f"version {version} cannot be rolled back: {error}")
             return self._version
         self._refused.add(version)
@@ -250,7 +249,8 @@ class ServedForecasts:
         state = self._training.state
         if state.phase is TrainingPhase.DONE and state.version not in (self._version, *self._refused):
             self._refused.add(state.version)  # looked at once, whatever comes of it
-            if self._store.current() == state.version:
+            self._tell("training", "")
+            if self._on_disk() == state.version:
                 self._adopt(state.version)
             else:
                 log.warning("trained_models_rejected", version=state.version, rejected=state.rejected)
@@ -289,6 +289,15 @@ class ServedForecasts:
             return False
         return enough and (self._trained_at is None or time.monotonic() - self._trained_at >= self._retrain_s)
 
+    def _on_disk(self) -> str | None:
+        """The version that the disk says is in force; one that cannot be read leaves the models in force."""
+        try:
+            self._rolled_back = self._store.rolled_back() or ""
+            return self._store.current()
+        except ArtefactError as error:
+            self._tell("weights", str(error))
+            return None
+
     def _adopt(self, version: str | None) -> None:
         """Load a version and swap it in; one that cannot be loaded leaves the models in force."""
         if version is None:
@@ -314,6 +323,8 @@ class TopicForecasts:
         self._topic = topic
         self._light = light
         self._stale_after_s = stale_after_s
+        self._asked_at_s: float | None = None
+        """For the first time with something measured. A fleet that serves nothing since is late too."""
 
     def forecast(self, history: TrafficHistory) -> Forecast | None:
         """Answers at once. None when nothing was measured yet."""
@@ -321,7 +332,12 @@ class TopicForecasts:
         if served is not None and history.end_s - served.issued_at_s <= self._stale_after_s:
             return served
         light = self._light.forecast(history)
-        if light is None or served is None:
+        if light is None:
+            return None
+        if self._asked_at_s is None:
+            self._asked_at_s = history.end_s
+        age_s = history.end_s - (self._asked_at_s if served is None else served.issued_at_s)
+        if age_s <= self._stale_after_s:
             return light
-        age_s = history.end_s - served.issued_at_s
-        return replace(light, trouble=f"the served forecast is {age_s:g} s old; {light.model} stands in")
+        late = f"the served forecast is {age_s:g} s old" if served else f"nothing was served for {age_s:g} s"
+        return replace(light, trouble=f"{late}; {light.model} stands in")

@@ -12,6 +12,9 @@ import numpy as np
 from forecasting.history import TrafficHistory
 
 BINS_MAX = 5_000_000
+SECONDS_MAX = 1e11
+"""Past the year 5000: a time in other units than seconds."""
+TIME_NAME, RATE_NAME = "timestamp", "rate"
 
 
 class TraceInvalid(Exception):
@@ -22,10 +25,13 @@ def read_trace(path: Path, *, step_s: float | None = None) -> tuple[TrafficHisto
     """The trace on a regular grid, and what had to be mended.
 
     Columns `timestamp,rate`: ISO 8601 (UTC when no offset is given) or seconds since the
-    epoch; events per second. Rows out of order are sorted, rows of one bin averaged,
+    epoch; events per second. A header that names both says where they are; else they are the
+    first two. Rows out of order are sorted, rows of one bin averaged,
     negative and missing rates are gaps. `step_s` must not be finer than the trace.
     """
     times, rates, bad = _rows(path)
+    if bad == len(times):
+        raise TraceInvalid(f"{path} has no usable rate in any row; expected timestamp,rate")
     mended = []
     if bad:
         mended.append(f"{bad} rows without a usable rate are gaps")
@@ -64,24 +70,38 @@ def _rows(
     np.ndarray[tuple[int, ...], np.dtype[np.float64]], np.ndarray[tuple[int, ...], np.dtype[np.float64]], int
 ]:
     times, rates, bad = [], [], 0
+    time_at, rate_at = 0, 1
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             for number, row in enumerate(csv.reader(file), start=1):
-                if not row or (number == 1 and not _is_time(row[0])):
+                if not row:
                     continue
-                if len(row) < 2:
+                if number == 1 and not _is_time(row[0]):
+                    time_at, rate_at = _columns(row)
+                    continue
+                if len(row) <= max(time_at, rate_at):
                     raise TraceInvalid(f"{path}:{number}: expected timestamp,rate; found {row!r}")
-                times.append(_seconds(row[0], f"{path}:{number}"))
-                rate = _number(row[1])
-                bad += not rate >= 0
-                rates.append(rate if rate >= 0 and math.isfinite(rate) else math.nan)
+                times.append(_seconds(row[time_at], f"{path}:{number}"))
+                rate = _number(row[rate_at])
+                usable = rate >= 0 and math.isfinite(rate)
+                bad += not usable
+                rates.append(rate if usable else math.nan)
     except OSError as error:
         raise TraceInvalid(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TraceInvalid(f"{path} is not UTF-8 text") from error
+    except csv.Error as error:
+        raise TraceInvalid(f"{path} is not CSV: {error}") from error
     if not times:
         raise TraceInvalid(f"{path} has no rows; expected timestamp,rate")
     return np.array(times), np.array(rates), bad
+
+
+def _columns(header: list[str]) -> tuple[int, int]:
+    names = [name.strip().lower() for name in header]
+    if TIME_NAME in names and RATE_NAME in names:
+        return names.index(TIME_NAME), names.index(RATE_NAME)
+    return 0, 1
 
 
 def _is_time(text: str) -> bool:
@@ -95,6 +115,8 @@ def _is_time(text: str) -> bool:
 def _seconds(text: str, where: str) -> float:
     number = _number(text)
     if math.isfinite(number):
+        if abs(number) > SECONDS_MAX:
+            raise TraceInvalid(f"{where}: {text!r} is not in seconds; milliseconds?")
         return number
     try:
         at = datetime.fromisoformat(text.strip())

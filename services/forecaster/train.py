@@ -10,6 +10,7 @@ import json
 import math
 import os
 import resource
+import shutil
 import sys
 import threading
 from collections.abc import Mapping
@@ -76,9 +77,10 @@ def _say(**fields: Any) -> None:
     sys.stdout.flush()
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(request_dir: Path) -> None:
     while os.read(0, 1):  # unbuffered: a lock held here would abort the interpreter's own end
         pass
+    shutil.rmtree(request_dir, ignore_errors=True)  # a controller that was killed cannot
     os._exit(3)
 
 
@@ -93,7 +95,7 @@ def cpu_limit_s(budget_cpu_s: float) -> int:
 
 def main(request_dir: str, artefact_dir: str) -> int:
     """0 when a version was written; 2 when there was nothing to learn from."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(Path(request_dir),), daemon=True).start()
     os.nice(NICENESS)
     request, histories = read_request(Path(request_dir))
     limit_s = cpu_limit_s(request.budget_cpu_s)

@@ -79,28 +79,44 @@ class TrainingProcess:
         *,
         within_s: float | None = None,
     ) -> None:
-        """Begin, unless a run is under way; one that is not done `within_s` by the clock is ended."""
+        """Begin, unless a run is under way; one that is not done `within_s` by the clock is ended.
+
+        A run that cannot begin has failed: a full disk or a lack of memory is no end of serving.
+        """
         if self.running:
             return
         self._overdue = ""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".training-", dir=self._directory))
-        write_request(work, request, histories)
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        with (work / "stderr").open("w") as stderr:
-            self._process = subprocess.Popen(
-                [self._python, "-m", "services.forecaster.train", str(work), str(self._directory)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env={**os.environ, **threads},
-                text=True,
-            )
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            work = Path(tempfile.mkdtemp(prefix=".training-", dir=self._directory))
+            self._process = self._begun(work, request, histories)
+        except OSError as error:
+            self._set(TrainingState(TrainingPhase.FAILED, error=f"training could not begin: {error}"))
+            return
         self._set(TrainingState(TrainingPhase.RUNNING, stage="starting"))
         self._reader = threading.Thread(
             target=self._follow, args=(self._process, work, within_s), name="forecast-training", daemon=True
         )
         self._reader.start()
+
+    def _begun(
+        self, work: Path, request: TrainingRequest, histories: Mapping[str, TrafficHistory]
+    ) -> subprocess.Popen[str]:
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        try:
+            write_request(work, request, histories)
+            with (work / "stderr").open("w") as stderr:
+                return subprocess.Popen(
+                    [self._python, "-m", "services.forecaster.train", str(work), str(self._directory)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    env={**os.environ, **threads},
+                    text=True,
+                )
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
 
     def _follow(self, process: subprocess.Popen[str], work: Path, within_s: float | None) -> None:
         assert process.stdout is not None  # noqa: S101 - we asked for a pipe

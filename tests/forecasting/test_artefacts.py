@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import random
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -67,6 +69,20 @@ def test_models_come_back_as_they_went(store: ArtefactStore) -> None:
         )
 
 
+def test_a_version_that_cannot_be_written_leaves_nothing_behind(
+    store: ArtefactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+
+    with pytest.raises(OSError, match="No space"):
+        written(store, "1")
+
+    assert list((store.directory / "versions").iterdir()) == []
+
+
 def test_a_version_is_in_force_only_once_published(store: ArtefactStore) -> None:
     written(store, "1")
     written(store, "2", publish=False)
@@ -107,6 +123,29 @@ def test_a_broken_manifest_is_refused(store: ArtefactStore, text: str) -> None:
 
     with pytest.raises(ArtefactInvalid):
         store.load("1", GRID)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_manifest_in_which_one_letter_changed_is_refused(store: ArtefactStore, seed: int) -> None:
+    written(store, "1")
+    path = store.directory / "versions" / "1" / "manifest.json"
+    text = path.read_text()
+    letters = [at for at, letter in enumerate(text) if letter.isalnum()]
+    at = random.Random(seed).choice(letters)
+    path.write_text(text[:at] + "?" + text[at + 1 :])
+
+    with pytest.raises(ArtefactInvalid):
+        store.load("1", GRID)
+
+
+def test_a_manifest_of_before_there_were_seals_is_read(store: ArtefactStore) -> None:
+    written(store, "1")
+    path = store.directory / "versions" / "1" / "manifest.json"
+    content = json.loads(path.read_text())
+    del content["seal"]
+    path.write_text(json.dumps(content))
+
+    assert store.load("1", GRID)[0].models == BOTH
 
 
 def test_a_version_for_another_step_is_refused(store: ArtefactStore) -> None:

@@ -95,6 +95,14 @@ def test_a_rehearsal_does_not_see_what_comes() -> None:
     )
 
 
+def test_a_gap_of_days_is_not_forecast_as_no_traffic() -> None:
+    rates = np.concatenate([rhythm(2), np.full(2 * DAY, np.nan)])
+
+    ahead = Fleet(GRID).forecast({"a": history(rates)})["a"]
+
+    assert ahead.path(0.5).min() > 0.5 * rates[2 * DAY - 1]
+
+
 def test_a_model_that_raises_is_named_and_the_other_trained_ones_speak() -> None:
     fleet = served(Constant(error=MemoryError("no more")), regression())
 

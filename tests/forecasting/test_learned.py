@@ -163,8 +163,12 @@ def test_a_past_that_is_too_short_for_a_window_is_told() -> None:
     short = lessons_from(GRID, {"a": history(rhythm(0.8))}, Calendar())
     assert len(short) > ROWS_MIN
 
-    with pytest.raises(NotEnoughHistory):
+    with pytest.raises(NotEnoughHistory) as window:
         train_window(short)
+    with pytest.raises(NotEnoughHistory) as network:
+        train_network(short, spec_named("patchtst"), Calendar(), Effort())
+
+    assert window.value.have_s == network.value.have_s == pytest.approx(0.8 * 86_400, rel=0.1)
 
 
 def _knocks(days: int, *, seed: int) -> Rates:

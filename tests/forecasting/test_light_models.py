@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from forecasting.errors import NotEnoughHistory
-from forecasting.forecaster import FallbackChain
+from forecasting.forecaster import FallbackChain, Forecaster
 from forecasting.history import Rates, TrafficHistory
-from forecasting.last_value import LastValue
+from forecasting.last_value import LastValue, MeanAndMax
 from forecasting.seasonal import SeasonalNaive
 
 MINUTE_S = 60.0
@@ -27,6 +27,17 @@ def test_last_value_holds_the_last_measurement_through_a_gap() -> None:
     ahead = LastValue().forecast(minutes(np.array([3.0, 4.0, np.nan])), horizon_s=120.0)
 
     assert ahead.path(0.5).tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("model", [LastValue(), MeanAndMax()])
+def test_after_a_gap_of_days_the_last_measurement_is_still_held(model: Forecaster) -> None:
+    gap = np.full(3 * DAY, np.nan)
+
+    ahead = model.forecast(minutes(np.concatenate([np.full(DAY, 4.0), gap])), horizon_s=120.0)
+
+    assert ahead.path(0.5).tolist() == [4.0, 4.0]
+    assert ahead.path(0.95)[0] > 4.0, "who knows what became of it"
+    assert ahead.data_age_s == 3 * 86_400.0
 
 
 def test_a_single_sample_is_not_believed_to_be_certain() -> None:

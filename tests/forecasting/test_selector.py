@@ -192,6 +192,28 @@ def test_a_gap_scores_nothing() -> None:
     assert selector.scores()[0].scored == 0
 
 
+def test_a_history_that_began_anew_scores_nothing_of_the_time_before_it() -> None:
+    selector = Selector(GRID, ["one"])
+    before, after = np.full(60, 10.0), np.full(20, 1000.0)
+    selector.settle(history(before))
+    selector.mix(60 * GRID.step_s, {"one": says(10.0)})
+
+    selector.settle(history(after, start_s=(60 + GRID.reach) * GRID.step_s))
+
+    assert selector.scores()[0].scored == 0
+
+
+def test_where_nobody_speaks_nothing_is_said_nor_scored() -> None:
+    selector = Selector(GRID, ["one"])
+    rates = np.full(60, 10.0)
+
+    assert np.isnan(selector.mix(30 * GRID.step_s, {})).all()
+
+    for end in range(31, 61):
+        selector.settle(history(rates[:end]))
+    assert selector.served_loss is None
+
+
 def test_steps_that_were_missed_are_scored_when_they_are_seen() -> None:
     rates = 10 + np.random.default_rng(0).normal(size=60)
     each, late = Selector(GRID, ["one"]), Selector(GRID, ["one"])

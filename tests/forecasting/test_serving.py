@@ -16,7 +16,7 @@ from forecasting.features import Features
 from forecasting.learned import Quantiles
 from services.control.ports import ForecastSource
 from services.forecaster.served import ServedForecasts, ServingOptions
-from services.forecaster.trainer import TrainingPhase
+from services.forecaster.trainer import TrainingPhase, TrainingProcess, TrainingState
 from services.settings.traffic import ForecastSettings
 from tests.forecasting.test_artefacts import written
 from tests.forecasting.worlds import GRID, STEP_S, history, regression, rhythm, untrained_patchtst
@@ -113,6 +113,19 @@ def test_a_model_that_hangs_makes_no_tick_wait(serving: Untrainable) -> None:
 
     assert late is not None
     assert "s old" in late.trouble
+    slow.release.set()
+
+
+def test_a_model_that_hangs_from_the_start_is_told_of_too(serving: Untrainable) -> None:
+    slow, source = Broken(), serving.source("a")
+    serving.use([slow], "slow")
+
+    begun, late = source.forecast(history(rhythm(3))), source.forecast(history(rhythm(4)))
+
+    assert begun is not None
+    assert begun.trouble == ""
+    assert late is not None
+    assert late.trouble == "nothing was served for 86400 s; seasonal stands in"
     slow.release.set()
 
 
@@ -218,6 +231,27 @@ def test_weights_that_cannot_be_loaded_leave_light_models_and_a_fault(tmp_path: 
         served.stop()
 
 
+@pytest.mark.parametrize(
+    "name", [b"\xff\xfe", b"1" * 300, b"", None], ids=["bytes", "long", "empty", "directory"]
+)
+def test_a_name_of_the_version_in_force_that_is_none_stops_no_controller(
+    tmp_path: Path, name: bytes | None
+) -> None:
+    served = Untrainable(SETTINGS, tmp_path, NEVER)
+    written(served._store, "1")
+    (tmp_path / "current").unlink()
+    if name is None:
+        (tmp_path / "current").mkdir()
+    else:
+        (tmp_path / "current").write_bytes(name)
+    served.start()
+    try:
+        assert bool(served.status().fault) == (name != b"")
+        assert ask(served, "a", 3) in {"last-value", "mean-max", "seasonal"}
+    finally:
+        served.stop()
+
+
 def test_a_topic_that_returns_is_forecast_again(serving: Untrainable) -> None:
     ask(serving, "a", 3)
     serving.forget("a")
@@ -275,6 +309,35 @@ def test_a_training_process_that_is_killed_leaves_the_models_in_force(tmp_path: 
     finally:
         served.stop()
     assert served._store.versions() == ["1"]
+
+
+def test_a_training_that_cannot_begin_leaves_serving_alone_and_says_why(tmp_path: Path) -> None:
+    served = ServedForecasts(SETTINGS, tmp_path, ServingOptions(network="", retrain_s=1e9))
+    served._training = TrainingProcess(tmp_path, python=str(tmp_path / "no-such-program"))
+    served.start()
+    try:
+        ask(served, "a", 6)
+        fault = eventually(lambda: served.status().fault, what="the fault to be told")
+        assert "training could not begin" in fault
+        later = history(rhythm(6.1))
+
+        def served_at_s() -> float:
+            ahead = served.seen("a", later)
+            return 0.0 if ahead is None else ahead.issued_at_s
+
+        eventually(lambda: served_at_s() == later.end_s, what="another step")
+    finally:
+        served.stop()
+    assert not list(tmp_path.glob(".training-*"))
+
+
+def test_a_training_that_is_done_ends_the_fault_of_the_one_before(serving: Untrainable) -> None:
+    serving._training._set(TrainingState(TrainingPhase.FAILED, error="training was ended by SIGKILL"))
+    eventually(lambda: serving.status().fault, what="the fault to be told")
+
+    serving._training._set(TrainingState(TrainingPhase.DONE, version="2", rejected=("regression",)))
+
+    eventually(lambda: not serving.status().fault, what="the fault to be over")
 
 
 def test_training_ends_with_its_controller(tmp_path: Path) -> None:

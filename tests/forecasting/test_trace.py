@@ -50,7 +50,17 @@ def test_a_coarser_step_averages_and_a_finer_one_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "what"), [("", "no rows"), ("a,b\nc,d\n", "neither ISO"), ("1\n", "expected")]
+    ("content", "what"),
+    [
+        ("", "no rows"),
+        ("a,b\nc,d\n", "neither ISO"),
+        ("1\n", "expected"),
+        ("timestamp,host,rate\n1,a\n", "expected"),
+        ("timestamp,host\n1,a\n2,b\n", "no usable rate"),
+        ("timestamp,rate\n1711238400000,1\n", "milliseconds"),
+        ('1,"' + "x" * 200_000, "not CSV"),
+    ],
+    ids=["empty", "words", "one column", "short row", "no rates", "milliseconds", "open quote"],
 )
 def test_a_file_that_is_no_trace_says_why(tmp_path: Path, content: str, what: str) -> None:
     path = tmp_path / "t.csv"
@@ -58,6 +68,32 @@ def test_a_file_that_is_no_trace_says_why(tmp_path: Path, content: str, what: st
 
     with pytest.raises(TraceInvalid, match=what):
         read_trace(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "rate,timestamp\n2,0\n3,60\n",
+        "timestamp,host,rate\n0,a,2\n60,b,3\n",
+        "\ufeff0,2\n60,3\n",
+        "t,v\n0,2\n60,3\n",
+    ],
+    ids=["other order", "more columns", "byte order mark", "other names"],
+)
+def test_columns_are_where_the_header_says(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(content, encoding="utf-8")
+
+    history, mended = read_trace(path)
+
+    assert (history.start_s, history.step_s, history.rates.tolist()) == (0.0, 60.0, [2.0, 3.0])
+    assert mended == ()
+
+
+def test_an_infinite_rate_is_a_gap_that_is_told(tmp_path: Path) -> None:
+    assert read_trace(trace(tmp_path / "t.csv", [(0, 1.0), (60, "inf")]))[1] == (
+        "1 rows without a usable rate are gaps",
+    )
 
 
 def test_durations_as_people_write_them() -> None:
@@ -93,7 +129,9 @@ def test_a_backtest_is_written_for_people_and_machines(tmp_path: Path) -> None:
     assert all(model in ran.output for model in models), "whole, in 80 columns"
     summary = json.loads(files["json"].read_text())
     assert summary["served_over_best_untrained"]["q95_pinball"] < 1.02
-    assert "<svg" in files["html"].read_text()
+    page = files["html"].read_text()
+    assert "<svg" in page
+    assert "served 1800 s ahead" in page
     rows = predicted(files["csv"])
     assert {row["model"] for row in rows} == models
     assert all(row["at"] >= row["issued_at"] for row in rows)
@@ -131,6 +169,47 @@ def test_predictions_do_not_depend_on_what_came_after_them(tmp_path: Path) -> No
     ]
     assert len(before[0]) > 1000
     assert before[0] == before[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--timezone", "Mars/Base"], "'Mars/Base' is no time zone"),
+        (["--test-days", "-1"], "give a number of seasons above 0"),
+        (["--test-days", "nan"], "give a number of seasons above 0"),
+        (["--test-days", "inf"], "give a number of seasons above 0"),
+        (["--train-cpu-s", "0"], "give a number of CPU-seconds above 0"),
+        (["--season", "5m"], "less than two bins"),
+    ],
+)
+def test_options_that_make_no_sense_say_so(tmp_path: Path, options: list[str], why: str) -> None:
+    path = trace(tmp_path / "t.csv", [(STEP_S * i, rate) for i, rate in enumerate(rhythm(2))])
+
+    ran = CliRunner().invoke(app, [str(path), "--model", "regression", *options])
+
+    assert ran.exit_code == 2, ran.output
+    assert why in " ".join(ran.output.split())
+
+
+def test_a_trace_that_ends_before_the_test_says_so(tmp_path: Path) -> None:
+    rows = [(STEP_S * i, rate) for i, rate in enumerate(rhythm(2))]
+    path = trace(tmp_path / "t.csv", [*rows, (40 * 86_400, 1.0)])
+
+    ran = CliRunner().invoke(app, [str(path), "--model", "regression"])
+
+    assert ran.exit_code == 2, ran.output
+    assert "nothing was measured while models were tested" in " ".join(ran.output.split())
+
+
+def test_a_model_is_trained_once_and_a_light_one_is_there_anyway(tmp_path: Path) -> None:
+    path = trace(tmp_path / "t.csv", [(STEP_S * i, rate) for i, rate in enumerate(rhythm(4))])
+    options = ["regression", "seasonal", "Regression"]
+
+    ran = CliRunner().invoke(app, [str(path), *(f"--model={name}" for name in options)])
+
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.count("regression  ") == 1
+    assert "left out" not in ran.output
 
 
 def test_a_trace_that_is_too_short_says_what_to_do(tmp_path: Path) -> None:

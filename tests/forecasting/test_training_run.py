@@ -15,12 +15,15 @@ import pytest
 
 from forecasting.batch import batch_of
 from forecasting.calendar import Calendar
+from forecasting.errors import NotEnoughHistory
 from forecasting.features import describe
-from forecasting.grid import Grid
-from forecasting.history import TrafficHistory
+from forecasting.forecast import LEVELS
+from forecasting.grid import KINDS, Grid
+from forecasting.history import Rates, TrafficHistory
 from forecasting.learned import Lessons
 from forecasting.perceptron import train_perceptron
 from forecasting.regression import Regression, train_regression
+from forecasting.residuals import Indices
 from forecasting.window import WINDOWS, train_window
 from services.forecaster import judging, lesson
 from services.forecaster.artefacts import ArtefactStore
@@ -29,7 +32,7 @@ from services.forecaster.lesson import TrainingRequest, train
 from services.forecaster.train import write_request
 from services.forecaster.trainer import TrainingPhase, TrainingProcess
 from tests.forecasting.test_artefacts import written
-from tests.forecasting.worlds import GRID, history, regression, rhythm
+from tests.forecasting.worlds import DAY, GRID, history, regression, rhythm
 
 REQUEST = TrainingRequest(GRID, network="", beside=("regression",))
 
@@ -118,14 +121,19 @@ def test_a_past_too_short_for_the_window_leaves_the_others(tmp_path: Path) -> No
     assert set(manifest.losses) == {"regression"}
 
 
+def test_a_past_of_gaps_is_not_said_to_be_known(tmp_path: Path) -> None:
+    with pytest.raises(NotEnoughHistory, match="0 s are known"):
+        train(REQUEST, {"a": history(np.full(5 * DAY, np.nan))}, tmp_path, lambda _stage, _share: None)
+
+
 def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    def best_light(_grid: Grid, past: TrafficHistory, *_: object) -> float:
+    def light(grid: Grid, past: TrafficHistory, origins: Indices) -> list[Rates]:
         asked.append(past.start_s)
-        return 1.0
+        return [np.full((len(origins), KINDS, len(grid.leads), len(LEVELS)), 1.0)]
 
-    monkeypatch.setattr(judging, "_best_light", best_light)
+    monkeypatch.setattr(judging, "_said_by_light", light)
     topics = {str(i): history(rhythm(2.2), start_s=86_400.0 * i) for i in range(3 * JUDGED_TOPICS)}
 
     losses = judge(GRID, topics, [regression()], Calendar())
@@ -133,6 +141,43 @@ def test_a_sample_of_a_large_fleet_judges_for_all(monkeypatch: pytest.MonkeyPatc
     assert np.isfinite(losses["regression"])
     assert JUDGED_TOPICS / 2 < len(asked) <= JUDGED_TOPICS
     assert max(asked) > 86_400.0 * 2.5 * JUDGED_TOPICS, "topics from the whole fleet, not its first ones"
+
+
+STOPPED = np.r_[rhythm(3.4), np.zeros(round(1.6 * DAY))]
+
+
+def unmeasured(first: float, last: float) -> Rates:
+    """Five days with a gap, in days."""
+    rates = rhythm(5, seed=2)
+    rates[round(first * DAY) : round(last * DAY)] = np.nan
+    return rates
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(np.full(5 * DAY, 7.0), id="constant"),
+        pytest.param(np.zeros(5 * DAY), id="no traffic"),
+        pytest.param(STOPPED, id="stopped"),
+        pytest.param(unmeasured(3.9, 5.0), id="not measured any more"),
+        pytest.param(unmeasured(3.2, 4.6), id="away for more than a day"),
+        pytest.param(unmeasured(0.0, 4.5), id="young"),
+        pytest.param(unmeasured(0.0, 5.0), id="never measured"),
+        pytest.param(np.empty(0), id="no bin"),
+    ],
+)
+def test_one_odd_topic_does_not_judge_for_the_fleet(odd: Rates) -> None:
+    fleet = {"a": history(rhythm(5)), "b": history(rhythm(5, seed=1)), "odd": history(odd)}
+    good, bad = regression(), far_too_high(regression())
+
+    assert judge(GRID, fleet, [good], Calendar())["regression"] < 1.0
+    assert judge(GRID, fleet, [bad], Calendar())["regression"] > 1.0
+
+
+def test_a_model_is_not_judged_where_it_would_not_be_heard() -> None:
+    silent = replace(regression(), needs=10 * DAY)
+
+    assert judge(GRID, {"a": history(rhythm(5))}, [silent], Calendar())["regression"] == np.inf
 
 
 def stand_in(where: Path, script: str) -> str:
@@ -160,6 +205,21 @@ def test_training_that_was_done_in_time_is_not_told_to_be_late(tmp_path: Path) -
     training.start(REQUEST, {"a": history(rhythm(1))}, within_s=30)
 
     assert training.join(30).error.startswith("training was ended by SIGXCPU; it used far more CPU time")
+
+
+def test_training_whose_controller_was_killed_takes_its_input_with_it(tmp_path: Path) -> None:
+    request = tmp_path / "request"
+    write_request(request, replace(REQUEST, beside=WINDOWS), {"a": history(rhythm(60))})
+    command = [sys.executable, "-m", "services.forecaster.train", str(request), str(tmp_path / "models")]
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as training:
+        assert training.stdin is not None
+        assert training.stdout is not None
+        assert b"reading" in training.stdout.readline()
+        training.stdin.close()  # as its controller's end does
+        assert training.wait(timeout=60) == 3
+
+    assert not request.exists()
 
 
 def test_the_system_ends_a_process_that_does_not_keep_to_its_budget(tmp_path: Path) -> None:
