@@ -122,7 +122,8 @@ class Weighing:
         )
 
     def _curve(self) -> Floats:
-        most = max(self.seen.limits.workers_max, self.seen.ready, self.seen.requested)
+        # C(1) is what a sample costs, though there may be nobody at all.
+        most = max(self.seen.limits.workers_max, self.seen.ready, self.seen.requested, 1)
         curve = np.array([self.seen.capacity.samples_per_s(n) for n in range(most + 1)])
         usable: Floats = np.nan_to_num(curve, nan=0.0, posinf=0.0)
         return usable
@@ -136,7 +137,7 @@ class Weighing:
         """
         timing = self.timing
         grace = timing.slo_s / (timing.slo_s + timing.lead_time_s + timing.bin_s)
-        spare = NOTHING * float(curve[1]) if len(curve) > 1 else 0.0
+        spare = NOTHING * float(curve[1])
         enough = np.flatnonzero(curve + spare >= self.futures.typical[0] * (1 - grace))
         return int(enough[0]) if len(enough) else len(curve)
 
@@ -152,7 +153,7 @@ class Weighing:
                 seen.ready, seen.requested, seen.standbys, seen.lag, max(seen.lag_s, 1e-9),
                 timing.step_s, timing.slo_s, lead_s, seen.pause_s,
             ) / len(leads_s)  # fmt: skip
-        one = max(float(curve[1]) if len(curve) > 1 else 0.0, 1e-9)
+        one = max(float(curve[1]), 1e-9)
         late, overdue = outcome[:, LATE], outcome[:, OVERDUE] / timing.slo_s
         held = candidates * timing.charged_s
         costs = (

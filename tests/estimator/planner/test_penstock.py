@@ -202,6 +202,10 @@ def test_nothing_for_hours_goes_to_zero_where_that_is_allowed() -> None:
     assert sized(nothing).workers == 0
 
 
+def test_where_the_platform_allows_nobody_nobody_is_asked_for() -> None:
+    assert sized(planning(STEADY, requested=0, limits=Limits(0, 0))).workers == 1, "one more: the limit binds"
+
+
 def test_a_step_limit_is_kept_and_named() -> None:
     seen = planning(STEADY * 3)
     free, limited = sized(seen), sized(seen, step_up_max=4, step_down_max=2)
