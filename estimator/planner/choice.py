@@ -22,6 +22,9 @@ from the best, and the noise of every minute would move it. Not where what is gi
 else a pool could stay too large for ever."""
 NOTHING = 0.01
 """Traffic below this share of what one worker trains needs none at once."""
+WAITS_MAX = 10.0
+"""Where nobody trains, samples wait for no longer than so many times lead time + SLO, however little a few of
+them are worth: one start in so long costs next to nothing."""
 GIVE_BACK_SHARE = 0.3
 """Giving back costs as much more as one worker for this many times lead time + SLO, times the root of the
 price of what may be late until it is back; unless it lasts."""
@@ -88,7 +91,7 @@ class Weighing:
         seen, curve = self.seen, self._curve()
         high = seen.limits.workers_max
         now = min(max(seen.requested, seen.limits.workers_min), high)
-        low = max(seen.limits.workers_min, min(self._floor(curve), now))
+        low = max(seen.limits.workers_min, min(self._floor(curve), now), self._awaited())
         sizes = _worthwhile(curve, low, high, now)
         tried, costs, late = self._try(_spread(sizes, now), curve)
         while True:
@@ -140,6 +143,12 @@ class Weighing:
         spare = NOTHING * float(curve[1])
         enough = np.flatnonzero(curve + spare >= self.futures.typical[0] * (1 - grace))
         return int(enough[0]) if len(enough) else len(curve)
+
+    def _awaited(self) -> int:
+        """One worker where samples have waited for long: a few are worth less than a start for ever."""
+        seen, timing = self.seen, self.timing
+        long_s = WAITS_MAX * (timing.lead_time_s + timing.slo_s)
+        return min(1, seen.limits.workers_max) if seen.lag > 0 and seen.lag_s > long_s else 0
 
     def _try(self, candidates: Counts, curve: Floats) -> tuple[Counts, Floats, Floats]:
         """Cost and late share of each."""

@@ -202,6 +202,15 @@ def test_nothing_for_hours_goes_to_zero_where_that_is_allowed() -> None:
     assert sized(nothing).workers == 0
 
 
+@pytest.mark.parametrize(("waited_s", "workers"), [(1000.0, 0), (10_000.0, 1)])
+def test_a_few_samples_that_came_at_night_do_not_wait_for_ever(waited_s: float, workers: int) -> None:
+    """Five of them are worth a twentieth of a second of a worker, and no start."""
+    night = np.concatenate([STEADY, np.zeros(300)])
+    seen = planning(night, requested=0, lag=5.0, lag_s=waited_s, limits=Limits(0, 20))
+
+    assert sized(seen).workers == workers
+
+
 def test_where_the_platform_allows_nobody_nobody_is_asked_for() -> None:
     assert sized(planning(STEADY, requested=0, limits=Limits(0, 0))).workers == 1, "one more: the limit binds"
 
