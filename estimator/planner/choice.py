@@ -63,7 +63,7 @@ class Choice:
     stay: Candidate | None
     """The size as it is."""
     late_share_least: float
-    """With as many workers as there may be: what no size could avoid."""
+    """With the size that is late the least, of all that there may be: what no size could avoid."""
     factor_fewer: float | None
     """Traffic lower by this factor would make the next smaller size the cheaper one; None when none of
     those tried."""
@@ -119,7 +119,7 @@ class Weighing:
             None if smaller is None else every.get(smaller),
             None if larger is None else every.get(larger),
             every.get(seen.requested),
-            most.late_share,
+            min(most.late_share, float(late.min())),
             self._factor(at, smaller, curve) if self.explains and smaller is not None else None,
             self._factor(at, larger, curve) if self.explains and larger is not None else None,
         )

@@ -14,7 +14,15 @@ from estimator.situation import Limits, Slo
 from services.control.breaker import BreakerTerms
 from services.control.decide import decide
 from services.control.safety import SafetyLimits
-from services.control.types import ControlState, Decision, Observation, Policy, Reason, WorkerReport
+from services.control.types import (
+    ControlState,
+    Decision,
+    Observation,
+    Policy,
+    Reason,
+    Shuffle,
+    WorkerReport,
+)
 from tests.control.worlds import a_policy, a_pool, an_observation
 
 NAN, INF = math.nan, math.inf
@@ -183,6 +191,16 @@ def test_traffic_beyond_the_most_workers_says_which_share_will_be_late(rule: str
     assert last.planned == 6
     assert Reason.AT_MAXIMUM in last.notes
     assert last.numbers["beyond_share"] == pytest.approx(0.25)
+
+
+def test_a_partition_that_brings_more_than_one_worker_trains_is_said_to_be_beyond_any_pool() -> None:
+    """Kafka gives a partition to one worker, who trains 100 a second of the 400 that this one brings."""
+    seen = an_observation(rate=500.0, pool=a_pool(4), partitions=4)
+    hot = replace(seen, traffic=replace(seen.traffic, partition_rates=(400.0, 50.0, 25.0, 25.0)))
+
+    decision = decide(hot, ControlState(), a_policy(shuffle=Shuffle.GROUP))
+
+    assert decision.numbers["beyond_share"] == pytest.approx(0.6), "300 of 500"
 
 
 def test_where_the_most_workers_are_enough_nothing_is_said_to_be_beyond_them() -> None:

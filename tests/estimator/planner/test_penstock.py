@@ -389,7 +389,10 @@ def test_a_speed_that_falls_as_workers_are_added_does_not_break_it() -> None:
         def samples_per_s(self, workers: int) -> float:
             return 100.0 * workers * max(1.0 - 0.02 * workers, 0.0)
 
-    assert 1 <= sized(planning(STEADY * 3, capacity=Retrograde(100.0))).workers <= 30
+    plan = sized(planning(STEADY * 3, capacity=Retrograde(100.0)))
+
+    assert 1 <= plan.workers <= 30
+    assert plan.numbers["late_share_least"] <= plan.numbers["late_share"], "all 200 would train nothing"
 
 
 @pytest.mark.parametrize("step_s", [2.0, 300.0, 1800.0])
