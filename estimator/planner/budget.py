@@ -39,9 +39,9 @@ class ErrorBudget:
         """The budget with what was trained just before `now_s`, and how much of it was late."""
         bucket = int(now_s // (DAYS * season_s / BUCKETS))
         behind = bucket - self.bucket
-        if not self.trained or behind >= BUCKETS or behind < 0:  # the first, or time jumped
+        if not self.trained or abs(behind) >= BUCKETS:  # the first, or time jumped
             return ErrorBudget((trained,), (late,), bucket)
-        empty = (0.0,) * behind
+        empty = (0.0,) * max(behind, 0)  # a clock set back a little costs no week
         done, missed = (*self.trained, *empty)[-BUCKETS:], (*self.late, *empty)[-BUCKETS:]
         return ErrorBudget((*done[:-1], done[-1] + trained), (*missed[:-1], missed[-1] + late), bucket)
 

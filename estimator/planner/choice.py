@@ -22,6 +22,9 @@ from the best, and the noise of every minute would move it. Not where what is gi
 else a pool could stay too large for ever."""
 NOTHING = 0.01
 """Traffic below this share of what one worker trains needs none at once."""
+WAITS_MAX = 10.0
+"""Where nobody trains, samples wait for no longer than so many times lead time + SLO, however little a few of
+them are worth: one start in so long costs next to nothing."""
 GIVE_BACK_SHARE = 0.3
 """Giving back costs as much more as one worker for this many times lead time + SLO, times the root of the
 price of what may be late until it is back; unless it lasts."""
@@ -60,7 +63,7 @@ class Choice:
     stay: Candidate | None
     """The size as it is."""
     late_share_least: float
-    """With as many workers as there may be: what no size could avoid."""
+    """With the size that is late the least, of all that there may be: what no size could avoid."""
     factor_fewer: float | None
     """Traffic lower by this factor would make the next smaller size the cheaper one; None when none of
     those tried."""
@@ -88,7 +91,7 @@ class Weighing:
         seen, curve = self.seen, self._curve()
         high = seen.limits.workers_max
         now = min(max(seen.requested, seen.limits.workers_min), high)
-        low = max(seen.limits.workers_min, min(self._floor(curve), now))
+        low = max(seen.limits.workers_min, min(self._floor(curve), now), self._awaited())
         sizes = _worthwhile(curve, low, high, now)
         tried, costs, late = self._try(_spread(sizes, now), curve)
         while True:
@@ -116,13 +119,14 @@ class Weighing:
             None if smaller is None else every.get(smaller),
             None if larger is None else every.get(larger),
             every.get(seen.requested),
-            most.late_share,
+            min(most.late_share, float(late.min())),
             self._factor(at, smaller, curve) if self.explains and smaller is not None else None,
             self._factor(at, larger, curve) if self.explains and larger is not None else None,
         )
 
     def _curve(self) -> Floats:
-        most = max(self.seen.limits.workers_max, self.seen.ready, self.seen.requested)
+        # C(1) is what a sample costs, though there may be nobody at all.
+        most = max(self.seen.limits.workers_max, self.seen.ready, self.seen.requested, 1)
         curve = np.array([self.seen.capacity.samples_per_s(n) for n in range(most + 1)])
         usable: Floats = np.nan_to_num(curve, nan=0.0, posinf=0.0)
         return usable
@@ -136,9 +140,15 @@ class Weighing:
         """
         timing = self.timing
         grace = timing.slo_s / (timing.slo_s + timing.lead_time_s + timing.bin_s)
-        spare = NOTHING * float(curve[1]) if len(curve) > 1 else 0.0
+        spare = NOTHING * float(curve[1])
         enough = np.flatnonzero(curve + spare >= self.futures.typical[0] * (1 - grace))
         return int(enough[0]) if len(enough) else len(curve)
+
+    def _awaited(self) -> int:
+        """One worker where samples have waited for long: a few are worth less than a start for ever."""
+        seen, timing = self.seen, self.timing
+        long_s = WAITS_MAX * (timing.lead_time_s + timing.slo_s)
+        return min(1, seen.limits.workers_max) if seen.lag > 0 and seen.lag_s > long_s else 0
 
     def _try(self, candidates: Counts, curve: Floats) -> tuple[Counts, Floats, Floats]:
         """Cost and late share of each."""
@@ -152,7 +162,7 @@ class Weighing:
                 seen.ready, seen.requested, seen.standbys, seen.lag, max(seen.lag_s, 1e-9),
                 timing.step_s, timing.slo_s, lead_s, seen.pause_s,
             ) / len(leads_s)  # fmt: skip
-        one = max(float(curve[1]) if len(curve) > 1 else 0.0, 1e-9)
+        one = max(float(curve[1]), 1e-9)
         late, overdue = outcome[:, LATE], outcome[:, OVERDUE] / timing.slo_s
         held = candidates * timing.charged_s
         costs = (

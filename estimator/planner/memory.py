@@ -112,4 +112,6 @@ def _overwhelmed(seen: Situation, memory: PlannerMemory) -> bool:
     """Whether traffic is beyond all workers, or was, and what it left is still late."""
     if memory.overwhelmed and seen.lag_s > seen.slo.fresh_within_s:
         return True
-    return seen.rate_per_s > seen.capacity.samples_per_s(seen.limits.workers_max)
+    able, most = seen.capacity.samples_per_s, seen.limits.workers_max
+    # All of them may train less than fewer do.
+    return seen.rate_per_s > able(most) and all(seen.rate_per_s > able(fewer) for fewer in range(most))

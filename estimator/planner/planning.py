@@ -133,7 +133,9 @@ class Planner:
             live = max(math.exp(level) - model.quiet, 0.0)
             outlook = model.outlook(recent, live)
         given = _given(seen.forecast, before, outlook, timing, model.quiet, history.end_s)
-        scores = memory.scores.seen(history.end_s, float(recent.levels[recent.bins - 1]))
+        scores = memory.scores
+        if not math.isnan(history.rates[-1]):  # what fills a gap proves nobody right
+            scores = scores.seen(history.end_s, float(recent.levels[recent.bins - 1]))
         first_s = history.end_s + (outlook is not before) * timing.bin_s
         scores = scores.said(_said(outlook, given, timing, first_s))
         if given is not None:

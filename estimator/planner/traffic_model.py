@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from estimator.planner.compiled import compiled
@@ -32,6 +33,7 @@ SHORTEST = 8
 ROWS_PER_LEAD = 5
 """Fewer rows than this for every bin ahead, up to ROWS_MIN, are one path of errors and not several."""
 ROWS_MAX = 20_000
+Known = NDArray[np.bool_]
 QUIET = 0.02
 """Added to every rate, as a share of the mean: the logarithm of nothing is no level."""
 RIDGE = 1e-3
@@ -127,6 +129,7 @@ class TrafficModel:
         first = np.ascontiguousarray(self.weights[:, 0])
         lengths, knots, longest = self.shape.lengths, self.shape.knots, self.shape.longest
         squares = surprises(calm, clock, origins, lengths, knots, longest, self.range, first) ** 2
+        squares = np.where(_measured(tail)[origins], squares, np.nan)
         fast, slow = (float(fading(squares, memory)[-1]) for memory in (FAST, SLOW))
         return Recent(levels, calm, high, clock, fast, slow)
 
@@ -168,15 +171,18 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
         return None
     quiet = QUIET * float(known.mean())
     levels = logarithms(rates, quiet)
+    measured = _measured(rates)
     shape = _shape(len(levels), ahead, season)
-    first, last = shape.reach, len(levels) - ahead
-    if last - first < _rows_for(shape.longest, ahead):
+    while shape.seasons and len(_usable(shape, measured, lead)) < _rows_for(shape.longest, ahead):
+        shape = replace(shape, seasons=shape.seasons[:-1])  # nearly all that has a week before it is a gap
+    usable = _usable(shape, measured, lead)
+    if len(usable) < _rows_for(shape.longest, ahead):
         return None
     highs = recent_highs(levels, guard)
     fall = float(np.quantile(np.where(np.isfinite(highs), highs - levels, 0.0), 0.99))
     calm = guarded(levels, highs, fall)
-    stride = max(1, -(-(last - first) // ROWS_MAX))
-    origins = np.arange(last - 1 - stride * ((last - 2 - first) // stride), last, stride)
+    stride = max(1, -(-len(usable) // ROWS_MAX))
+    origins = usable[::-1][: len(usable) - 1 : stride][::-1]
     clock = shape.by_the_clock(calm, len(calm) - 1)
     features = rows(calm, clock, origins, shape.lengths, shape.knots, shape.longest)
     usual = np.quantile(features, (0.005, 0.995), axis=0)
@@ -185,10 +191,10 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
     targets = np.stack([levels[origins + h] for h in range(1, ahead + 1)], axis=1) - calm[origins, None]
     by_lead = np.stack([clock[origins + h] for h in range(1, ahead + 1)], axis=1)
     weights, errors = _learned(features, by_lead, targets, np.ones(len(origins)))
-    _, sigma = _volatility(calm, clock, origins, shape, usual, weights, errors[:, lead - 1])
+    _, sigma = _volatility(calm, clock, origins, shape, usual, weights, errors[:, lead - 1], measured)
     # How far rows err must be known before they can be weighed by it.
     weights, errors = _learned(features, by_lead, targets, _worth(calm[origins], sigma))
-    spread, sigma = _volatility(calm, clock, origins, shape, usual, weights, errors[:, lead - 1])
+    spread, sigma = _volatility(calm, clock, origins, shape, usual, weights, errors[:, lead - 1], measured)
     chosen, chances = _stratified(errors / sigma[:, None], min(lead + timing.patience, ahead))
     step1 = float(np.sqrt(np.mean(np.minimum(errors[:, 0] ** 2, np.quantile(errors[:, 0] ** 2, 0.99)))))
     at_lead = float(np.sqrt(np.mean(sigma**2)))
@@ -196,6 +202,21 @@ def fit(rates: Floats, *, timing: Timing, season: int) -> TrafficModel | None:
         shape, quiet, usual, weights, chosen, chances, spread, fall, guard, timing.further, step1 / at_lead,
         Rises.seen(calm[origins], errors),
     )  # fmt: skip
+
+
+def _measured(rates: Floats) -> Known:
+    """Where there is news: a bin that was measured, after another. What fills a gap holds no surprise, and
+    taken for traffic it would make the model surer than traffic ever is.
+    """
+    known: Known = ~np.isnan(rates)
+    known[1:] &= known[:-1]
+    return known
+
+
+def _usable(shape: Shape, measured: Known, lead: int) -> Places:
+    """Bins that a row can be made for."""
+    first, last = shape.reach, max(len(measured) - shape.ahead, shape.reach)
+    return first + np.flatnonzero(measured[first:last] & measured[first + lead : last + lead])
 
 
 def _shape(bins: int, ahead: int, season: int) -> Shape:
@@ -269,12 +290,13 @@ def _regressed(features: Floats, by_lead: Floats, targets: Floats, worth: Floats
 
 @compiled
 def fading(values: Floats, memory: float) -> Floats:
-    """Exponentially weighted mean, started at the first value."""
+    """Exponentially weighted mean, started at the first value; a gap leaves it as it was, at first at 0."""
     keep = np.exp(-1 / memory)
     faded = np.empty(len(values))
-    last = values[0]
+    last = 0.0 if np.isnan(values[0]) else values[0]
     for place in range(len(values)):
-        last = keep * last + (1 - keep) * values[place]
+        if not np.isnan(values[place]):
+            last = keep * last + (1 - keep) * values[place]
         faded[place] = last
     return faded
 
@@ -287,12 +309,13 @@ def _volatility(  # noqa: PLR0917 - steps of one derivation
     usual: Floats,
     weights: Floats,
     errors: Floats,
+    measured: Known,
 ) -> tuple[Floats, Floats]:
     """Variance of the errors at the lead time from recent one-step surprises: GARCH by regression."""
     every = np.arange(origins[0], origins[-1] + 1)
     first = np.ascontiguousarray(weights[:, 0])
     squares = surprises(calm, clock, every, shape.lengths, shape.knots, shape.longest, usual, first) ** 2
-    squares = np.minimum(squares, np.quantile(squares, 0.999))
+    squares = np.where(measured[every], np.minimum(squares, np.quantile(squares, 0.999)), np.nan)
     at = origins - origins[0]
     seen = (np.ones(len(at)), fading(squares, FAST)[at], fading(squares, SLOW)[at], np.exp(-calm[origins]))
     scale = np.stack(seen, axis=1)

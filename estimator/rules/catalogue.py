@@ -33,8 +33,13 @@ RULES: Mapping[str, Callable[..., Rule[Any]]] = {
 }
 
 
+MORE_THAN_ZERO = frozenset({"utilisation", "target", "lag_threshold", "catch_up_s", "season_s"})
+"""Options that something is divided by."""
+AT_MOST_ONE = frozenset({"quantile"})
+
+
 class UnknownRule(ValueError):
-    """No such rule, or no such option of it."""
+    """No such rule, no such option of it, or not with this value."""
 
 
 def takes(name: str, option: str) -> bool:
@@ -66,4 +71,19 @@ def rule_named(name: str, options: Mapping[str, float] | None = None) -> Rule[An
     unknown = sorted(chosen.keys() - known.keys())
     if unknown:
         raise UnknownRule(f"rule {name!r} has no option {', '.join(unknown)}; it takes {', '.join(known)}")
+    for option, value in chosen.items():
+        _check(name, option, value)
     return paced(factory(**own_time(chosen, speed_up)), speed_up)
+
+
+def _check(rule: str, option: str, value: float) -> None:
+    """Raises UnknownRule for a number that would break the rule at every tick."""
+    sound = math.isfinite(value) and value >= 0
+    if option in MORE_THAN_ZERO:
+        sound, wanted = sound and value > 0, "a positive number"
+    elif option in AT_MOST_ONE:
+        sound, wanted = sound and value <= 1, "between 0 and 1"
+    else:
+        wanted = "a number of at least 0"
+    if not sound:
+        raise UnknownRule(f"rule {rule!r}: {option} is {value}; it must be {wanted}")

@@ -18,6 +18,9 @@ WORKERS_MAX = 100_000
 HARDLY_BUSY = 0.05
 """Below this mean busy fraction a window measures the clock's grain more than the workers."""
 FULLY_BUSY = 0.95
+DISAGREES = 1.5
+"""What workers say that they trained and what the offsets say are the same but for noise and the edges of the
+window; this far apart the workers count something else."""
 
 
 class Lie(StrEnum):
@@ -25,6 +28,8 @@ class Lie(StrEnum):
 
     RATE = "rate"
     """Samples a second that are negative, absurd, or zero while workers were busy: a counter was reset."""
+    OFFSETS = "offsets"
+    """Samples a second that the offsets contradict: the window then counts as one without telemetry."""
     WORKERS = "workers"
     """Fewer than none, or more than there can be."""
     BUSY = "busy"
@@ -99,6 +104,9 @@ class ThroughputWindow:
     """Samples waited all the time, so that X is all that these workers can do."""
     progress_per_s: float | None = None
     """X again, by the offsets, where the workers' own counts were taken for it; None when not known."""
+    progress_compares: bool = False
+    """Whether it may contradict them: all of them told all the time, and the offsets went on evenly, not in
+    lumps that a window may miss or have all of."""
     batch: int | None = None
     """Samples in a full batch, as configured; another number is another curve."""
     steps: StepTimes | None = None
@@ -143,6 +151,11 @@ def vetted(
     lie = _lie_about_all(window, last_s, gpu_type)
     if lie is not None:
         return None, (lie,)
+    progress = window.progress_per_s
+    if progress is not None and _contradicts(progress, window):
+        # Whether it is their samples or their busy fractions that are wrong, nobody can tell.
+        untold = replace(window, samples_per_s=progress, busy=None, steps=None, resources=())
+        return untold, (Lie.OFFSETS,)
     lies = []
     steps, resources = window.steps, window.resources
     if steps is not None and not _steps_can_be(window, steps):
@@ -211,6 +224,19 @@ def _lie_about_busy(window: ThroughputWindow) -> Lie | None:
     if trained and busy == 0:
         return Lie.BUSY
     return Lie.RATE if not trained and busy >= HARDLY_BUSY * n else None
+
+
+def _contradicts(progress: float, window: ThroughputWindow) -> bool:
+    """Whether workers count other samples than Kafka does: so many times as many, or as few.
+
+    Offsets that stand still while workers train are a commit that failed, and say nothing.
+    """
+    told = window.samples_per_s
+    if window.busy is None or not window.progress_compares:
+        return False
+    if told < RATE_MIN or not RATE_MIN <= progress <= RATE_MAX:  # also rejects NaN
+        return False
+    return not 1 / DISAGREES <= told / progress <= DISAGREES
 
 
 def _steps_can_be(window: ThroughputWindow, steps: StepTimes) -> bool:

@@ -65,8 +65,17 @@ def numbers(
 
 def _beyond(seen: Observation, capacity: LearnedCapacity, limits: Limits) -> dict[str, float]:
     """`beyond_share` of what arrives is more than any pool within the limits trains: it will be late."""
-    rate, model = seen.traffic.rate_per_s, capacity.model
-    if rate <= model.samples_per_s(limits.workers_max):
+    rate, most = seen.traffic.rate_per_s, limits.workers_max
+    if rate <= _trained_by(most, seen, capacity):
         return {}
-    able = max(model.samples_per_s(workers) for workers in range(limits.workers_max + 1))
+    able = max(_trained_by(workers, seen, capacity) for workers in range(most + 1))
     return {"beyond_share": 1 - able / rate} if rate > able else {}
+
+
+def _trained_by(workers: int, seen: Observation, capacity: LearnedCapacity) -> float:
+    """What so many train of what arrives; of one partition, no more than one worker, where they are dealt."""
+    able, traffic = capacity.model.samples_per_s(workers), seen.traffic
+    if capacity.dealt is None or workers <= 0:
+        return able
+    too_hot = sum(max(rate - able / workers, 0.0) for rate in traffic.partition_rates)
+    return min(able, traffic.rate_per_s - too_hot)

@@ -19,10 +19,15 @@ class Gathered:
     """Those in which the meter told of this size alone."""
     trained_per_s: float = 0.0
     """Sum over them, by the meter."""
+    trained_least: float = 0.0
+    """The least and the most that one of them told, a second."""
+    trained_most: float = 0.0
     waiting: bool = True
     """Samples waited at every tick."""
     told: int = 0
     """Ticks in which workers reported."""
+    all_told: bool = True
+    """All of them in every tick."""
     busy: float = 0.0
     """Sum over those ticks of all ready workers' busy fractions."""
     rate: float = 0.0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from estimator.throughput import Guess, ResourceLoad, StepTimes, ThroughputWindow
+from estimator.throughput.window import RATE_MAX
 from services.control.learned import Gathered, Throughput
 from services.control.types import Observation, WorkerPhase, WorkerReport
 
@@ -21,10 +22,10 @@ PROGRESS_SETTLES_S = 10.0
 """For so long after a resize the meter still tells of the size before, or of workers that had not begun."""
 WAITING_S = 10.0
 """A lag of this many seconds of training keeps all workers supplied; a few are always under way."""
+EVEN = 1.5
+"""Progress of one tick is no more than this many times that of another, unless it is committed in lumps."""
 BUSY_MAX = 1.02
 """Busy fractions this little above 1 are the grain of a clock, not a lie."""
-
-INFINITE = float("inf")
 
 
 def throughput_seen(
@@ -52,7 +53,7 @@ def throughput_seen(
 
 def can_be(report: WorkerReport) -> bool:
     """Whether a worker's busy fraction and speed are numbers that can be; else all of it is passed over."""
-    return 0 <= report.busy <= BUSY_MAX and 0 <= report.rate_per_busy_s < INFINITE
+    return 0 <= report.busy <= BUSY_MAX and 0 <= report.rate_per_busy_s <= RATE_MAX
 
 
 def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> tuple[Gathered, int]:
@@ -66,21 +67,27 @@ def _gathered(before: Gathered, seen: Observation, ready: tuple[str, ...]) -> tu
     busy, rate, told, lies, members = 0.0, 0.0, 0, 0, set(ready)
     for report in seen.reports:
         share, speed = report.busy, report.rate_per_busy_s
-        if not (0 <= share <= BUSY_MAX and 0 <= speed < INFINITE):  # as `can_be`
+        if not (0 <= share <= BUSY_MAX and 0 <= speed <= RATE_MAX):  # as `can_be`
             lies += 1
         elif report.worker in members:
             busy += share
             rate += share * speed
             told += 1
+    trained, least, most = traffic.trained_per_s, before.trained_least, before.trained_most
+    if settled:
+        least, most = min(least, trained) if before.ticks else trained, max(most, trained)
     # Those that did not report are taken for the mean of those that did.
     scale = len(ready) / told if told else 0.0
     gathered = Gathered(
         since_s,
         before.ready,
         before.ticks + settled,
-        before.trained_per_s + (traffic.trained_per_s if settled else 0.0),
+        before.trained_per_s + (trained if settled else 0.0),
+        least,
+        most,
         before.waiting and waiting,
         before.told + (told > 0),
+        before.all_told and told == len(ready),
         before.busy + scale * busy,
         before.rate + scale * rate,
     )
@@ -119,6 +126,7 @@ def _window(
         busy=gathered.busy / told if told else None,
         saturated=gathered.waiting,
         progress_per_s=progress,
+        progress_compares=gathered.all_told and gathered.trained_most <= EVEN * gathered.trained_least,
         batch=batches.pop() if len(batches) == 1 else None,
         steps=StepTimes.mean_of([report.steps for report in reports if report.steps is not None]),
         resources=_mean_loads(load for report in reports for load in report.resources),

@@ -182,6 +182,8 @@ class _Measuring:
         spans = [(before[name], after[name]) for name in sorted(before.keys() & after.keys())]
         if len(spans) < size or any(late.at_s <= early.at_s for early, late in spans):
             raise ProfileFailed("a worker stopped reporting; measure for longer (--seconds)")
+        if any(late.trained <= early.trained for early, late in spans):
+            raise ProfileFailed("a worker ended no step meanwhile; measure for longer (--seconds)")
         return sum((late.trained - early.trained) / (late.at_s - early.at_s) for early, late in spans)
 
     async def _all_train(self, reports: RedisReports, size: int) -> None:

@@ -14,7 +14,15 @@ from estimator.situation import Limits, Slo
 from services.control.breaker import BreakerTerms
 from services.control.decide import decide
 from services.control.safety import SafetyLimits
-from services.control.types import ControlState, Decision, Observation, Policy, Reason, WorkerReport
+from services.control.types import (
+    ControlState,
+    Decision,
+    Observation,
+    Policy,
+    Reason,
+    Shuffle,
+    WorkerReport,
+)
 from tests.control.worlds import a_policy, a_pool, an_observation
 
 NAN, INF = math.nan, math.inf
@@ -55,6 +63,7 @@ LIES: list[dict[str, float]] = [
     {"rate_per_busy_s": NAN},
     {"rate_per_busy_s": -100.0},
     {"rate_per_busy_s": INF},
+    {"rate_per_busy_s": 1e300},
     {"busy": 0.0},
     {"rate_per_busy_s": 0.0},
     {"trained": -5, "busy": 1.0, "rate_per_busy_s": 0.0},
@@ -78,7 +87,7 @@ def test_telemetry_that_lies_moves_no_plan(lie: dict[str, float]) -> None:
     assert all(is_sound(one, policy) for one in lied)
 
 
-@pytest.mark.parametrize("lie", LIES[:6], ids=str)
+@pytest.mark.parametrize("lie", LIES[:7], ids=str)
 def test_a_worker_that_cannot_be_right_is_counted_for_the_operator(lie: dict[str, float]) -> None:
     seen = an_observation(pool=a_pool(4), reports=(*reports(3), *reports(4, **lie)[3:]))
 
@@ -98,6 +107,38 @@ def test_one_that_lies_among_three_that_do_not_does_not_count() -> None:
     last = followed(policy, look, ticks=40)[-1]
 
     assert last.state.throughput.model.samples_per_s(4) == pytest.approx(800.0, rel=0.05)
+
+
+@pytest.mark.parametrize("times", [3.0, 10.0])
+def test_workers_that_count_too_many_samples_do_not_keep_the_pool_too_small(times: float) -> None:
+    """Each trains 100 a second, by the offsets, and says that it is several times as fast."""
+    policy, lag = a_policy(workers_max=20), 0.0
+
+    def look(tick: int, requested: int) -> Observation:
+        nonlocal lag
+        trained = min(100.0 * requested, 700.0 + lag / 10.0)
+        lag += 10.0 * (700.0 - trained)
+        said = reports(requested, busy=trained / (100.0 * requested), rate_per_busy_s=100.0 * times)
+        seen = an_observation(at_s=10.0 * tick, rate=700.0, lag=int(lag), pool=a_pool(requested))
+        return replace(seen, reports=said, traffic=replace(seen.traffic, trained_per_s=trained))
+
+    told = followed(policy, look, ticks=180)
+
+    assert told[-1].planned >= 7
+    assert lag < 60 * 700.0, "within the SLO"
+
+
+def test_workers_that_are_ready_and_have_not_begun_make_no_liars_of_the_others() -> None:
+    """Four of eight train and report; the offsets show half of what eight will train."""
+
+    def look(tick: int, requested: int) -> Observation:
+        seen = an_observation(at_s=10.0 * tick, rate=800.0, lag=100_000, pool=a_pool(requested))
+        return replace(seen, reports=reports(4, busy=1.0), traffic=replace(seen.traffic, trained_per_s=400.0))
+
+    model = followed(a_policy(workers_max=8), look, ticks=12, requested=8)[-1].state.throughput.model
+
+    assert model.knowledge.lies == {}
+    assert model.samples_per_s(8) == pytest.approx(800.0, rel=0.05)
 
 
 def test_throughput_that_falls_as_workers_are_added_is_not_chased_to_the_maximum() -> None:
@@ -183,6 +224,16 @@ def test_traffic_beyond_the_most_workers_says_which_share_will_be_late(rule: str
     assert last.planned == 6
     assert Reason.AT_MAXIMUM in last.notes
     assert last.numbers["beyond_share"] == pytest.approx(0.25)
+
+
+def test_a_partition_that_brings_more_than_one_worker_trains_is_said_to_be_beyond_any_pool() -> None:
+    """Kafka gives a partition to one worker, who trains 100 a second of the 400 that this one brings."""
+    seen = an_observation(rate=500.0, pool=a_pool(4), partitions=4)
+    hot = replace(seen, traffic=replace(seen.traffic, partition_rates=(400.0, 50.0, 25.0, 25.0)))
+
+    decision = decide(hot, ControlState(), a_policy(shuffle=Shuffle.GROUP))
+
+    assert decision.numbers["beyond_share"] == pytest.approx(0.6), "300 of 500"
 
 
 def test_where_the_most_workers_are_enough_nothing_is_said_to_be_beyond_them() -> None:

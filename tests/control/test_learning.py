@@ -40,10 +40,11 @@ def reports_of(workers: int, *, speed: float = 200.0, busy: float = 0.8) -> tupl
 
 
 def at(tick: int, workers: int, *, speed: float = 200.0, rate: float = 100.0, lag: int = 0) -> Observation:
-    """Ticks are 10 s apart."""
-    return an_observation(
+    """Ticks are 10 s apart. By the offsets, as much is trained as the workers say."""
+    seen = an_observation(
         at_s=10.0 * tick, rate=rate, lag=lag, pool=a_pool(workers), reports=reports_of(workers, speed=speed)
     )
+    return replace(seen, traffic=replace(seen.traffic, trained_per_s=0.8 * speed * workers))
 
 
 def watched(seen: list[Observation], state: ControlState | None = None, policy: Policy = POLICY) -> Decision:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from estimator.rules import RULES, rule_named
+from estimator.rules import RULES, UnknownRule, rule_named
 from estimator.situation import Limits
 from forecasting.forecast import Forecast
+from tests.estimator.planner.histories import history as past
 from tests.estimator.seeing import situation
 
 
@@ -50,3 +54,24 @@ def test_it_answers_with_a_sane_number_whatever_it_sees(
         assert sizing.workers >= 0
         assert all(np.isfinite(value) for value in sizing.numbers.values())
         workers = min(sizing.workers, 64)
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@pytest.mark.parametrize("value", [0.0, -1.0, 1e-9, 1e12, math.nan, math.inf])
+def test_an_option_is_refused_or_breaks_no_tick(name: str, value: float) -> None:
+    for option in inspect.signature(RULES[name]).parameters:
+        try:
+            rule = rule_named(name, {option: value})
+        except UnknownRule:
+            continue
+        for history in (None, past(np.full(1440, 100.0))):
+            sizing, _ = rule.size(situation(history=history), rule.memory())
+            assert all(np.isfinite(number) for number in sizing.numbers.values()), option
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_no_option_takes_a_number_that_is_none(value: float) -> None:
+    for name, rule in RULES.items():
+        for option in inspect.signature(rule).parameters:
+            with pytest.raises(UnknownRule, match=option):
+                rule_named(name, {option: value})

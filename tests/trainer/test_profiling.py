@@ -59,6 +59,19 @@ def test_a_topic_too_short_to_keep_the_workers_busy_is_told(
     assert "--seconds" in short.output
 
 
+def test_steps_longer_than_it_is_measured_for_are_told(
+    kafka: KafkaUnderTest, topic: TopicFactory, group: str, redis_url: str, tmp_path: Path
+) -> None:
+    name = topic(partitions=2)
+    settings = settings_for(kafka.bootstrap, redis_url, name, group, worker=paced(6000))
+    produce(kafka.bootstrap, name, {0: 1000, 1: 1000})
+
+    slow = profile(settings, tmp_path, "--seconds", "2", "--workers", "1")
+
+    assert slow.exit_code == 1
+    assert "--seconds" in slow.output
+
+
 def test_sizes_and_jobs_that_are_none_are_refused(redis_url: str, tmp_path: Path) -> None:
     settings = settings_for("127.0.0.1:9", redis_url, "clicks", "g")
 

@@ -70,6 +70,17 @@ def test_one_bad_day_of_a_new_job_is_no_panic() -> None:
     assert spent(0.02, days=1.0).price(0.01) < 1.5 * ErrorBudget().price(0.01)
 
 
+@pytest.mark.parametrize("back_s", [1.0, 7200.0, 86_400.0])
+def test_a_clock_set_back_does_not_forget_the_week(back_s: float) -> None:
+    week = spent(0.05)
+    now_s = week.bucket * DAY_S / 4
+
+    after = week.seen(now_s - back_s, 1.0, 0.0, season_s=DAY_S)
+
+    assert after.late_share(0.01) == pytest.approx(0.05, rel=0.01)
+    assert after.seen(now_s + DAY_S / 4, 1.0, 0.0, season_s=DAY_S).bucket == week.bucket + 1
+
+
 def test_after_a_week_it_is_forgotten() -> None:
     budget = spent_more(spent(0.5, days=1.0), 0.0, since_days=1, days=8.0)
 

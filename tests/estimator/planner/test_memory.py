@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from estimator.capacity import Capacity
 from estimator.planner.memory import PlannerMemory, noted
 from estimator.situation import Limits
 from tests.estimator.planner.histories import NOW_S, planning
@@ -33,6 +34,16 @@ def test_lateness_of_traffic_beyond_all_workers_is_not() -> None:
 
     assert beyond.overwhelmed
     assert sum(beyond.budget.late) == 0
+
+
+def test_where_more_workers_train_less_it_is_the_best_size_that_may_be_overwhelmed() -> None:
+    class Retrograde(Capacity):
+        def samples_per_s(self, workers: int) -> float:
+            return 100.0 * workers * max(1.0 - 0.1 * workers, 0.0)
+
+    seen = planning(np.full(10, 220.0), limits=Limits(1, MOST), capacity=Retrograde(100.0))
+
+    assert not noted(seen, PlannerMemory(), season_s=DAY_S).overwhelmed, "five train 250 a second, eight 160"
 
 
 def test_what_such_traffic_left_is_not_counted_until_it_is_worked_off() -> None:

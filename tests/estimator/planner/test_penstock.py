@@ -202,6 +202,19 @@ def test_nothing_for_hours_goes_to_zero_where_that_is_allowed() -> None:
     assert sized(nothing).workers == 0
 
 
+@pytest.mark.parametrize(("waited_s", "workers"), [(1000.0, 0), (10_000.0, 1)])
+def test_a_few_samples_that_came_at_night_do_not_wait_for_ever(waited_s: float, workers: int) -> None:
+    """Five of them are worth a twentieth of a second of a worker, and no start."""
+    night = np.concatenate([STEADY, np.zeros(300)])
+    seen = planning(night, requested=0, lag=5.0, lag_s=waited_s, limits=Limits(0, 20))
+
+    assert sized(seen).workers == workers
+
+
+def test_where_the_platform_allows_nobody_nobody_is_asked_for() -> None:
+    assert sized(planning(STEADY, requested=0, limits=Limits(0, 0))).workers == 1, "one more: the limit binds"
+
+
 def test_a_step_limit_is_kept_and_named() -> None:
     seen = planning(STEADY * 3)
     free, limited = sized(seen), sized(seen, step_up_max=4, step_down_max=2)
@@ -376,7 +389,10 @@ def test_a_speed_that_falls_as_workers_are_added_does_not_break_it() -> None:
         def samples_per_s(self, workers: int) -> float:
             return 100.0 * workers * max(1.0 - 0.02 * workers, 0.0)
 
-    assert 1 <= sized(planning(STEADY * 3, capacity=Retrograde(100.0))).workers <= 30
+    plan = sized(planning(STEADY * 3, capacity=Retrograde(100.0)))
+
+    assert 1 <= plan.workers <= 30
+    assert plan.numbers["late_share_least"] <= plan.numbers["late_share"], "all 200 would train nothing"
 
 
 @pytest.mark.parametrize("step_s", [2.0, 300.0, 1800.0])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from estimator.planner import traffic_model
+from estimator.planner.features import Floats
 from estimator.planner.futures import futures_of
 from estimator.planner.timing import Timing
 from estimator.planner.traffic_model import TrafficModel, fit
@@ -16,11 +17,15 @@ from tests.estimator.planner.histories import daily
 TIMING = Timing(lead_time_s=180.0, slo_s=60.0, bin_s=60.0)
 
 
+def fitted(rates: Floats) -> TrafficModel:
+    known = fit(rates, timing=TIMING, season=1440)
+    assert known is not None
+    return known
+
+
 @pytest.fixture(scope="module")
 def model() -> TrafficModel:
-    fitted = fit(daily(4.0), timing=TIMING, season=1440)
-    assert fitted is not None
-    return fitted
+    return fitted(daily(4.0))
 
 
 def test_too_little_history_gives_no_model() -> None:
@@ -101,6 +106,19 @@ def test_a_gap_is_not_zero_traffic(model: TrafficModel) -> None:
     rates[-5:] = np.nan
 
     assert model.outlook(model.recent(rates)).ahead[0] == pytest.approx(np.log(1000.0), abs=0.1)
+
+
+@pytest.mark.parametrize("days", [1.0, 2.0, 5.0])
+def test_a_gap_of_days_does_not_make_it_surer_than_it_was(days: float) -> None:
+    """Nothing that it could have erred on happened in the gap, a week after nothing either."""
+    seen = daily(9.0)
+    away = seen.copy()
+    away[-round(days * 1440) : -5] = np.nan
+
+    whole, gapped = fitted(seen), fitted(away)
+
+    assert gapped.spread[0] > 0.5 * whole.spread[0]
+    assert gapped.outlook(gapped.recent(away)).volatility > 0.5 * whole.outlook(whole.recent(seen)).volatility
 
 
 def test_a_short_outage_is_not_a_quiet_future(model: TrafficModel) -> None:

@@ -68,6 +68,44 @@ def test_step_times_that_cannot_be_are_dropped_and_the_rest_is_learned(steps: St
     assert after.rows != KNOWN.knowledge.rows
 
 
+@pytest.mark.parametrize("times", [0.1, 0.5, 2.0, 64.0])
+def test_workers_that_count_other_samples_than_kafka_teach_what_the_offsets_say(times: float) -> None:
+    full = POOL.window(6, 1.0)
+    counted = replace(full, at_s=1e4, samples_per_s=times * full.samples_per_s, saturated=True)
+
+    after = KNOWN.seen(replace(counted, progress_per_s=full.samples_per_s, progress_compares=True))
+    told = KNOWN.seen(replace(full, at_s=1e4, busy=None, steps=None, resources=(), saturated=True))
+
+    assert after.knowledge.lies == {Lie.OFFSETS: 1}
+    assert after.samples_per_s(6) == told.samples_per_s(6)
+
+
+@pytest.mark.parametrize("times", [0.1, 0.5, 2.0, 64.0])
+def test_what_they_count_while_they_keep_up_teaches_nothing(times: float) -> None:
+    honest = HONEST.samples_per_s
+    counted = replace(HONEST, samples_per_s=times * honest)
+
+    after = KNOWN.seen(replace(counted, progress_per_s=honest, progress_compares=True)).knowledge
+
+    assert after.lies == {Lie.OFFSETS: 1}
+    assert (after.rows, after.fitted) == (KNOWN.knowledge.rows, KNOWN.knowledge.fitted)
+
+
+@pytest.mark.parametrize("progress", [0.0, NAN, -1.0, float("inf"), 0.8 * HONEST.samples_per_s])
+def test_offsets_that_say_nothing_or_nearly_the_same_cost_no_window(progress: float) -> None:
+    after = KNOWN.seen(replace(HONEST, progress_per_s=progress, progress_compares=True)).knowledge
+
+    assert after.lies == {}
+    assert after.rows != KNOWN.knowledge.rows
+
+
+@pytest.mark.parametrize("times", [0.3, 3.0])
+def test_offsets_committed_in_lumps_contradict_nobody(times: float) -> None:
+    lump = replace(HONEST, progress_per_s=times * HONEST.samples_per_s, progress_compares=False)
+
+    assert KNOWN.seen(lump).knowledge.lies == {}
+
+
 def test_an_idle_pool_is_no_lie_and_teaches_nothing() -> None:
     idle = replace(HONEST, samples_per_s=0.0, busy=0.0, steps=None, resources=())
 
@@ -107,6 +145,7 @@ any_window = st.builds(
     busy=st.none() | anything,
     saturated=st.booleans(),
     progress_per_s=st.none() | anything,
+    progress_compares=st.booleans(),
     batch=st.none() | st.integers(-1, 10**6),
     steps=st.none() | st.builds(StepTimes, anything, anything, anything),
     resources=st.lists(
