@@ -78,6 +78,8 @@ class Situation:
     """When each worker that does not train yet was asked for."""
     lead_times_s: tuple[float, ...] = ()
     """Equally likely lead times, where they were measured: with scarce GPUs minutes or hours."""
+    deaths_per_s: float = 0.0
+    """How often a worker that trains dies; another then takes the lead time to come."""
     standbys: int = 0
     """Workers that wait, loaded, beside those requested: the first more that are wanted train at once."""
 

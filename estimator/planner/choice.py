@@ -127,8 +127,11 @@ class Weighing:
     def _curve(self) -> Floats:
         # C(1) is what a sample costs, though there may be nobody at all.
         most = max(self.seen.limits.workers_max, self.seen.ready, self.seen.requested, 1)
-        curve = np.array([self.seen.capacity.samples_per_s(n) for n in range(most + 1)])
-        usable: Floats = np.nan_to_num(curve, nan=0.0, posinf=0.0)
+        sizes = np.arange(most + 1)
+        curve = np.array([self.seen.capacity.samples_per_s(n) for n in sizes.tolist()])
+        # Of n workers that each live for L and take T to be replaced, n·L/(L + T) train.
+        alive = sizes / (1 + self.seen.deaths_per_s * self.timing.lead_time_s)
+        usable: Floats = np.interp(alive, sizes, np.nan_to_num(curve, nan=0.0, posinf=0.0))
         return usable
 
     def _floor(self, curve: Floats) -> int:

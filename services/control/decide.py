@@ -174,6 +174,7 @@ def _situation(
         busy_by_worker=busy,
         history=seen.history,
         starting_since_s=starting,
+        deaths_per_s=0.0 if memory.times is None else memory.times.failures.per_worker_s,
         standbys=min(standbys, pool.standing_by),
     )
 

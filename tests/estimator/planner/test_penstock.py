@@ -37,6 +37,11 @@ def test_steady_traffic_gets_what_carries_it() -> None:
     assert sized(planning(STEADY)).workers == 10
 
 
+def test_workers_that_die_are_made_up_for() -> None:
+    """A life of a thousand seconds and a start of 180: of twelve workers ten train."""
+    assert sized(planning(STEADY, deaths_per_s=1e-3)).workers == 12
+
+
 def test_workers_that_start_slowly_are_asked_for_as_long_before_they_are_needed() -> None:
     """Ten carry the traffic of now; when those asked for now train, it will have grown by 7 %."""
     seen = planning(daily(7.0, noise=0.01), requested=10, rate_per_s=990.0, lead_time_s=1800.0)
