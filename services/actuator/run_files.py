@@ -109,7 +109,7 @@ class RunFiles:
         _replace(self._fence_file, _FENCE.dump_json(fence, indent=1), durable=True)
 
     def records(self) -> tuple[WorkerRecord, ...]:
-        """Every worker that was started and not yet forgotten, oldest first. Each pool has names of its own."""
+        """Every worker that was started and not yet forgotten, oldest first, whatever its pool calls it."""
         files = (path for path in self.directory.glob("*.json") if path != self._fence_file)
         found = (self._record(path) for path in files)
         records = [record for record in found if record is not None]
