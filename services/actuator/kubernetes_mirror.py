@@ -67,7 +67,7 @@ class Mirror(Generic[T]):
             except (PoolUnavailable, Rejected) as error:
                 await self._put_off(error)
                 continue
-            # Opened anew at once, one that a proxy ends at once would be asked for hundreds of times a second.
+            # Else one that a proxy ends at once would be asked for hundreds of times a second.
             await asyncio.sleep(max(0.0, begun_s + _SHORT_WATCH_S - time.monotonic()))
 
     async def _list(self) -> None:
