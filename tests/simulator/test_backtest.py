@@ -177,6 +177,24 @@ def test_a_file_that_cannot_be_written_is_named_before_any_work(
         assert "days scored" not in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fleet", "builtin:small", "--html", "report.html"], "--html can do nothing beside --fleet"),
+        (["--fleet", "builtin:small", "--frontier"], "--frontier can do nothing beside --fleet"),
+        (["--replay", "run.json", "--json", "out.json"], "--json can do nothing beside --replay"),
+        (["--replay", "run.json", "--policy", "hpa"], "--policy can do nothing beside --replay"),
+    ],
+)
+def test_an_option_that_can_do_nothing_is_named(
+    command: typer.Typer, arguments: list[str], said: str
+) -> None:
+    result = run(command, *arguments)
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())
+
+
 @pytest.mark.parametrize("days", ["nan", "inf", "-1"])
 def test_days_that_make_no_sense_for_a_fleet_are_named(command: typer.Typer, days: str) -> None:
     result = run(command, "--fleet", "builtin:small", "--days", days)
