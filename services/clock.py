@@ -8,6 +8,9 @@ import itertools
 import math
 import time
 
+SET_BACK_S = 1.0
+"""More than sleeping is inexact, or a clock that is slewed moves."""
+
 
 def elapsed_s() -> float:
     """Seconds since some fixed moment, never set back, time asleep included where the system tells it.
@@ -27,9 +30,17 @@ class SystemClock:
         return time.time()
 
     async def sleep_until(self, at_s: float) -> None:
-        """Return at `at_s`, or at once when that has passed. Sleeps on when the clock was set back."""
-        while (left_s := at_s - time.time()) > 0:  # noqa: ASYNC110 - waits for time, not for an event
+        """Return at `at_s`, or at once when that has passed.
+
+        Sleeps on when the clock was set back a little. By more than `SET_BACK_S`, the time that was left has
+        passed all the same: a loop that waited for its next tick must not stand still for an hour.
+        """
+        left_s = at_s - time.time()
+        while left_s > 0:
             await asyncio.sleep(left_s)
+            left_s = at_s - time.time()
+            if left_s > SET_BACK_S:
+                return
 
 
 class VirtualClock:

@@ -18,6 +18,8 @@ log = structlog.get_logger()
 _RETRY_FIRST_S = 0.2
 _RETRY_LONGEST_S = 10.0
 _ABSENT_RETRY_S = 60.0
+_SHORT_WATCH_S = 1.0
+"""A watch that ended sooner is opened anew only then."""
 
 
 class Mirror(Generic[T]):
@@ -55,6 +57,7 @@ class Mirror(Generic[T]):
     async def follow(self) -> None:
         """Keep the copy, for ever."""
         while True:
+            begun_s = time.monotonic()
             try:
                 if not self._version:
                     await self._list()
@@ -63,6 +66,9 @@ class Mirror(Generic[T]):
                 self._version = ""
             except (PoolUnavailable, Rejected) as error:
                 await self._put_off(error)
+                continue
+            # Else one that a proxy ends at once would be asked for hundreds of times a second.
+            await asyncio.sleep(max(0.0, begun_s + _SHORT_WATCH_S - time.monotonic()))
 
     async def _list(self) -> None:
         items, version = await self._api.list(self._path, self._selection)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from services.actuator.kubernetes_api import Object
 
 _KEDA_PAUSED = "autoscaling.keda.sh/paused"
+_KEDA_PAUSED_AT = "autoscaling.keda.sh/paused-replicas"
+_GO_FALSE = ("0", "f", "F", "false", "FALSE", "False")
 _KEDA_MOST = 100
 """Its maxReplicaCount where none is given."""
 
@@ -70,7 +72,7 @@ def read_hpa(hpa: Object) -> Rival:
 
 def read_scaled_object(scaled: Object) -> Rival | None:
     """A ScaledObject of KEDA; None while it is paused."""
-    if (scaled["metadata"].get("annotations") or {}).get(_KEDA_PAUSED) == "true":
+    if _paused(scaled):
         return None
     spec = scaled["spec"]
     ref = spec["scaleTargetRef"]
@@ -116,6 +118,14 @@ def highest_floor(floors: Iterable[Floor], labels: Mapping[str, str]) -> Floor |
     """The budget that binds pods with these labels the most; None when none does."""
     binding = [floor for floor in floors if floor.least > 0 and floor.covers(labels)]
     return max(binding, key=lambda floor: (floor.least, floor.name), default=None)
+
+
+def _paused(scaled: Object) -> bool:
+    """As KEDA reads it: whatever is not false pauses; at a size given, once the target was brought there."""
+    annotations = scaled["metadata"].get("annotations") or {}
+    if _KEDA_PAUSED_AT in annotations:
+        return (scaled.get("status") or {}).get("pausedReplicaCount") is not None
+    return _KEDA_PAUSED in annotations and annotations[_KEDA_PAUSED] not in _GO_FALSE
 
 
 def _holds(expression: Object, labels: Mapping[str, str]) -> bool:

@@ -109,8 +109,9 @@ class RunFiles:
         _replace(self._fence_file, _FENCE.dump_json(fence, indent=1), durable=True)
 
     def records(self) -> tuple[WorkerRecord, ...]:
-        """Every worker that was started and not yet forgotten, oldest first."""
-        found = (self._record(path) for path in self.directory.glob("w-*.json"))
+        """Every worker that was started and not yet forgotten, oldest first, whatever its pool calls it."""
+        files = (path for path in self.directory.glob("*.json") if path != self._fence_file)
+        found = (self._record(path) for path in files)
         records = [record for record in found if record is not None]
         return tuple(sorted(records, key=lambda record: (record.facts.started_at_s, record.facts.id)))
 

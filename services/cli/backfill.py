@@ -19,9 +19,9 @@ from forecasting.history import TrafficHistory
 from services.control.errors import ControlError, StateUnavailable
 from services.meter.archive import HistoryKeeper
 from services.meter.backfill import BackfillTerms
-from services.meter.history import RateHistory
+from services.meter.history import RESOLUTIONS, RateHistory
 from services.meter.kafka_past import past_of_topic
-from services.meter.past import PastUnavailable, past_from_csv, past_from_prometheus
+from services.meter.past import PastUnavailable, kept_of, past_from_csv, past_from_prometheus
 from services.meter.recall import known_bins
 from services.meter.redis_archive import RedisArchive
 from services.settings import Settings, SettingsError, load_settings
@@ -76,7 +76,7 @@ def backfill(
     try:
         settings = load_settings(config)
         wanted = _Wanted(job, *_of_job(settings, job, topic), days)
-        pieces = _pieces(settings, wanted, (prometheus, query or ""), csv_file)
+        pieces = _pieces(settings, wanted, (prometheus, query or ""), csv_file, whole=out is not None)
         asyncio.run(_backfill(settings, wanted, pieces, out))
     except (PastUnavailable, SettingsError, ControlError) as error:
         typer.echo(f"penstock backfill: {error}", err=True)
@@ -106,12 +106,20 @@ def _of_job(settings: Settings, job: str, topic: str | None) -> tuple[str, float
 
 
 def _pieces(
-    settings: Settings, wanted: _Wanted, prometheus: tuple[str | None, str], csv_file: Path | None
+    settings: Settings,
+    wanted: _Wanted,
+    prometheus: tuple[str | None, str],
+    csv_file: Path | None,
+    *,
+    whole: bool,
 ) -> Pieces:
+    """`whole`: of a file also what a job would not remember."""
     now_s = time.time()
+    keep_s = max(resolution.keep_s for resolution in RESOLUTIONS)
 
     def from_file(_: TrafficHistory) -> Iterator[tuple[TrafficHistory, float]]:
-        yield past_from_csv(csv_file or Path()), 1.0
+        past = past_from_csv(csv_file or Path())
+        yield past if whole else kept_of(past, now_s=now_s, keep_s=keep_s), 1.0
 
     def from_prometheus(_: TrafficHistory) -> Iterator[tuple[TrafficHistory, float]]:
         url, query = prometheus

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -66,8 +67,25 @@ def backtest(
     ] = None,
 ) -> None:
     """Judge every policy on a trace: late samples, GPU-hours, pauses, and how far from the best possible."""
+    one_job: dict[str, object] = {
+        "--plant": plant,
+        "--arrivals": arrivals,
+        "--decisions": decisions,
+        "--html": html,
+    }
+    one_job |= {"--frontier": frontier or None, "--forecaster": None if forecaster == "light" else forecaster}
+    if replay is not None:
+        judging = {
+            "TRACE": trace,
+            "--policy": policy or None,
+            "--fleet": fleet,
+            "--json": json,
+            "--days": days,
+        }
+        _refuse("--replay", judging | one_job)
     # The simulator brings a compiler along: `penstock --help` must not wait for it.
     if fleet is not None:
+        _refuse("--fleet", one_job)
         from services.simulator.fleet.session import FleetSession  # noqa: PLC0415
 
         asked = FleetSession(fleet, trace, tuple(policy or ()), seed=seed, days=days, json=json)
@@ -88,3 +106,10 @@ def backtest(
         replay=replay,
     )
     raise typer.Exit(session.run())
+
+
+def _refuse(beside: str, given: Mapping[str, object]) -> None:
+    """What would be passed over without a word."""
+    useless = [name for name, value in given.items() if value is not None]
+    if useless:
+        raise typer.BadParameter(f"{', '.join(useless)} can do nothing beside {beside}; leave it out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -57,10 +57,25 @@ class Breaker:
         failures, phase = self.failures + 1, self.phase(now_s)
         if phase is BreakerPhase.OPEN or (phase is BreakerPhase.CLOSED and failures < terms.failures):
             return Breaker(failures, self.openings, self.until_s, why)
-        # Beyond some sixty openings the power would not fit a float; the longest wait came long before.
-        wait_s = min(terms.open_s * 2.0 ** min(self.openings, 60), max(terms.open_s, terms.open_max_s))
-        return Breaker(failures, self.openings + 1, now_s + wait_s, why)
+        return Breaker(failures, self.openings + 1, now_s + _wait_s(self.openings, terms), why)
+
+    def aged(self, now_s: float, terms: BreakerTerms) -> Breaker:
+        """Open for no longer than it waits, though the clock was set back since.
+
+        >>> Breaker(openings=1, until_s=3630.0).aged(0.0, BreakerTerms(open_s=30.0)).until_s
+        30.0
+        """
+        if self.until_s is None:
+            return self
+        latest_s = now_s + _wait_s(max(self.openings - 1, 0), terms)
+        return self if self.until_s <= latest_s else replace(self, until_s=latest_s)
 
     def succeeded(self) -> Breaker:
         """All is well again."""
         return Breaker()
+
+
+def _wait_s(openings: int, terms: BreakerTerms) -> float:
+    """How long it is open after that many openings in a row before this one."""
+    # Beyond some sixty openings the power would not fit a float; the longest wait came long before.
+    return min(terms.open_s * 2.0 ** min(openings, 60), max(terms.open_s, terms.open_max_s))

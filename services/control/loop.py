@@ -229,6 +229,9 @@ class JobLoop:
             if self._unsettled is not None:  # not seen done, and not wanted any more
                 await self._settle(self._unsettled, decision, Outcome.SUPERSEDED)
             return
+        token = self._ports.leadership.token()
+        if token != resize.fence:  # stopped or held up since the tick began: another may lead by now
+            raise Fenced(f"resize of decision {resize.decision_id}", token=resize.fence, newest=token or 0)
         self._unsettled = resize
         try:
             await self._ports.pool.resize(resize)

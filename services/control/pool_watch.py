@@ -14,6 +14,8 @@ COUNT_EVERY_S = 3600.0
 """Lives of workers are added up this often, or when one dies."""
 PAUSE_WATCHED_S = 60.0
 TICK_MAX_S = 30.0
+TOLD_WITHIN_S = 30.0
+"""A platform shows a worker this long after it was asked for, at most."""
 OVERDUE = 1.5
 """A start called off says that it was not coming only after this many lead times: one called off at the
 tick at which it was due may have been there, and would count as twice as slow as all others.
@@ -88,7 +90,7 @@ def _starts(
     times: PoolTimes, before: PoolMemory, seen: Observation, gpu_type: str
 ) -> tuple[PoolTimes, dict[str, float], int]:
     """Who came, who is still awaited, and how many failed to start."""
-    awaited = {w.id: w.started_at_s for w in seen.pool.workers if w.phase is WorkerPhase.STARTING}
+    awaited = {w.id: w.started_at_s for w in seen.pool.workers if _comes(w, before)}
     if not before.awaited.keys() - awaited.keys():
         return times, {**awaited, **before.awaited}, 0
     workers = {worker.id: worker for worker in seen.pool.workers}
@@ -110,6 +112,14 @@ def _starts(
             failed += failures > failed
             times = times.given_up(waited_s, asked_at_s=asked_at_s, gpu_type=gpu_type)
     return times, awaited, failed
+
+
+def _comes(worker: Worker, before: PoolMemory) -> bool:
+    """Whether it is on its way for the first time. One asked for long before the last tick, and not awaited
+    then, was there: a pod whose probe failed, or whose container was started again, is as old as before."""
+    if worker.phase is not WorkerPhase.STARTING:
+        return False
+    return worker.id in before.awaited or worker.started_at_s >= before.at_s - TOLD_WITHIN_S
 
 
 def _took_s(waited_s: float, tick_s: float) -> float:

@@ -116,6 +116,9 @@ def judged(memory: SafetyMemory, now: PoolNow, terms: BreakerTerms | None) -> Sa
         return SafetyMemory(hour, day, wall_at_s=now.wall_at_s)
     if hour is not memory.hour or day is not memory.day:
         memory = replace(memory, hour=hour, day=day)
+    up, down = memory.up.aged(now.at_s, terms), memory.down.aged(now.at_s, terms)
+    if up is not memory.up or down is not memory.down:
+        memory = replace(memory, up=up, down=down)
     if now.wall_at_s is not None and now.wall_at_s != memory.wall_at_s:
         memory = replace(memory, up=memory.up.failed(now.at_s, "more workers trained hardly more", terms))
     if memory.wall_at_s != now.wall_at_s:
@@ -151,6 +154,8 @@ def _growth(memory: SafetyMemory, asked: Asked, now: PoolNow, terms: BreakerTerm
         return replace(memory, up=up, asked=None)
     if now.ready < asked.ready:
         asked = replace(asked, ready=now.ready)  # some died: one that comes now is help again
+    if now.at_s < asked.since_s:
+        asked = replace(asked, since_s=now.at_s)  # the clock was set back: patience begins again
     waited_s = now.at_s - asked.since_s
     if waited_s < max(PATIENCE * now.lead_time_s, PATIENCE_LEAST_S):
         return replace(memory, asked=asked)

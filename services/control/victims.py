@@ -16,7 +16,9 @@ def victims_of(seen: Observation, planned: int) -> tuple[str, ...]:
     where it does not tell whom it takes, or replaces workers just now, nobody is named.
     """
     here = {seen.gpu_type} if seen.gpu_type else {w.gpu_type for w in seen.pool.workers}
-    staying = [w for w in seen.pool.workers if w.phase in _LEAVES and w.gpu_type in here]
+    # A StatefulSet keeps a low number that crashes, and takes the highest all the same.
+    leave = {*_LEAVES, WorkerPhase.FAILED} if seen.victims is Victims.HIGHEST else _LEAVES.keys()
+    staying = [w for w in seen.pool.workers if w.phase in leave and w.gpu_type in here]
     surplus = len(staying) - planned
     if surplus <= 0 or seen.victims is Victims.NONE or seen.pool.replacing:
         return ()

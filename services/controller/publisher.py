@@ -65,7 +65,8 @@ class Publisher:
         self._before[tick.job] = tick
         for kind, data in events_of(tick, before):
             await self._events.append({"kind": kind, "job": tick.job, "data": json.dumps(data)})
-        if tick.at_s - self._snapshot_at_s.get(tick.job, 0.0) >= SNAPSHOT_EVERY_S:
+        # Below zero the clock was set back since.
+        if not 0 <= tick.at_s - self._snapshot_at_s.get(tick.job, 0.0) < SNAPSHOT_EVERY_S:
             self._snapshot_at_s[tick.job] = tick.at_s
             document = await self._document(tick.job)
             if document is not None:

@@ -86,12 +86,15 @@ class TopicAccount:
         self._record(gauged, epoch_s)
         return self._tell(gauged, epoch_s)
 
-    def fail(self, error: TrafficUnavailable) -> TrafficReading:
-        """The last good reading, and what is wrong. Raises the error when there is none."""
+    def fail(self, error: TrafficUnavailable, *, epoch_s: float) -> TrafficReading:
+        """The last good reading, and what is wrong. Raises the error when there is none.
+
+        Dated anew: by the date it had, a clock that was set back would make an old reading a young one.
+        """
         self._count.went_wrong("unavailable")
-        if self.reading is None:
+        if self.reading is None or self._gauged is None:
             raise error
-        self.reading = replace(self.reading, degraded=str(error))
+        self.reading = replace(self.reading, at_s=epoch_s + self._gauged.as_of_s, degraded=str(error))
         return self.reading
 
     @property

@@ -124,11 +124,15 @@ class FleetOffsets:
         while self._gathering is not None:
             await asyncio.sleep(GATHER_S)
             batch, self._gathering = self._gathering, None
-            try:
-                polled: Polled = await self.run(partial(self._offsets.poll, batch.topics))
-            except TrafficUnavailable as error:
-                polled = dict.fromkeys(batch.topics, error)
-            batch.answer.set_result(polled)
+            asked = asyncio.ensure_future(self.run(partial(self._offsets.poll, batch.topics)))
+            await asyncio.wait([asked])
+            error = asked.exception()
+            if error is None:
+                batch.answer.set_result(asked.result())
+            elif isinstance(error, TrafficUnavailable):
+                batch.answer.set_result(dict.fromkeys(batch.topics, error))
+            else:  # a mistake: told to who waits, each of whose jobs would else wait for ever
+                batch.answer.set_exception(error)
 
 
 class FleetSource:

@@ -62,6 +62,9 @@ class GroupCommits:
                 self._patience_s = min(SHORT_PATIENCE_S, self._timeout_s)
                 raise self._unreadable(error) from error
             self._patience_s = self._timeout_s
+            refused = next((answer.error for answer in answers if answer.error is not None), None)
+            if refused is not None:  # its offset says "no commit" then, and all that is kept would be lag
+                raise self._unreadable(KafkaException(refused))
             return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
     def _unreadable(self, error: KafkaException) -> TrafficUnavailable:

@@ -152,7 +152,7 @@ class KafkaMeter:
                 if not reading.degraded:
                     await self._date_events()
             except TrafficUnavailable as error:
-                reading = self.account.fail(error)
+                reading = self.account.fail(error, epoch_s=self._epoch_s())
             self._tell(reading.degraded)
             if self._recall is not None:
                 self._recall.begin(now_s=self._clock.now_s())

@@ -70,6 +70,8 @@ class KafkaOffsets:
         )
         self._known: dict[str, _Known] = {}
         self._by_time: Consumer | None = None
+        self._usual_s = 0.0
+        """How long the ends took when everybody answered last."""
 
     def poll(self, topics: Collection[str]) -> Mapping[str, OffsetPoll | TrafficUnavailable]:
         """The offsets of each topic now, or why it has none to tell.
@@ -86,7 +88,7 @@ class KafkaOffsets:
         due = {topic: known for topic, known in asked.items() if self._starts_due(known, asked_s)}
         begun = self._ask(due, EARLIEST, IsolationLevel.READ_UNCOMMITTED)
         ends, errors = _collect(written, asked)
-        at_s = (asked_s + self._elapsed_s()) / 2
+        at_s = asked_s + self._took_s(self._elapsed_s() - asked_s, whole=not any(errors.values())) / 2
         stable, _ = _collect(readable, asked)
         starts, _ = _collect(begun, due)
         for topic, found in starts.items():
@@ -165,6 +167,14 @@ class KafkaOffsets:
             took_s=took_s,
             errors=dict(errors),
         )
+
+    def _took_s(self, waited_s: float, *, whole: bool) -> float:
+        """How long those who answered took. A call waits for a broker that hangs until its time is out;
+        dated to the middle of that, what the others said at once would make their rates a quarter lower."""
+        if not whole:
+            return min(waited_s, self._usual_s)
+        self._usual_s = waited_s
+        return waited_s
 
     def _starts_due(self, known: _Known, now_s: float) -> bool:
         partitions = len(known.layout.leaders)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -37,6 +38,23 @@ def past_from_csv(path: Path) -> TrafficHistory:
         return TraceReplay.read(path).history()
     except TraceInvalid as error:
         raise PastUnavailable(str(error)) from error
+
+
+def kept_of(past: TrafficHistory, *, now_s: float, keep_s: float) -> TrafficHistory:
+    """The part of it that a job remembers by now. Raises PastUnavailable when nothing of that is known."""
+    first = max(0, math.ceil((now_s - keep_s - past.start_s) / past.step_s))
+    last = max(first, math.floor((now_s - past.start_s) / past.step_s))
+    rates = past.rates[first:last]
+    if np.isnan(rates).all():
+        raise PastUnavailable(
+            f"its rates are from {_date(past.start_s)} to {_date(past.end_s)}, and a job remembers the "
+            f"{keep_s / 86_400:g} days before now; nothing was written"
+        )
+    return TrafficHistory(past.start_s + first * past.step_s, past.step_s, rates)
+
+
+def _date(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ", timespec="minutes")
 
 
 def past_from_prometheus(

@@ -22,6 +22,8 @@ def course_of(
     The warm-up is cut to half the trace where the trace is too short for more, so that there is
     something left to score. Policies run through its last `settle_s`; what is before is history only.
     """
+    if days is not None and not days > 0:  # also NaN
+        raise NothingToJudge(f"--days is {days:g}; it must be more than 0")
     scale = 1.0
     if plant.peak_workers is not None:
         scale = scale_to(trace, float(true_curve(plant, plant.peak_workers)[-1]))
@@ -29,7 +31,7 @@ def course_of(
     seconds = len(everything.per_second)
     warm = min(round(plant.warmup_days * DAY_S), seconds // 2)
     warm -= warm % 60
-    last = seconds if days is None else min(seconds, warm + round(days * DAY_S))
+    last = seconds if days is None else round(min(float(seconds), warm + days * DAY_S))
     if last - warm < 60:
         raise NothingToJudge(f"{trace.name}: nothing is left to score after {warm} s of warm-up")
     first = max(0, warm - round(settle_s / 60) * 60)

@@ -5,7 +5,8 @@ SimulationError
 ├── PlantInvalid     the plant cannot be used; names each field, its value and the rule
 ├── FleetInvalid     the fleet cannot be used; names each key, its value and the rule
 ├── UnknownPolicy    no policy has that name
-└── NothingToJudge   the trace and the plant leave nothing to simulate
+├── NothingToJudge   the trace and the plant leave nothing to simulate
+└── NotWritable      a file for the results cannot be written
 """
 
 from __future__ import annotations
@@ -39,3 +40,7 @@ class UnknownPolicy(SimulationError):
 
 class NothingToJudge(SimulationError):
     """The trace and the plant leave nothing to simulate."""
+
+
+class NotWritable(SimulationError):
+    """A file for the results cannot be written."""

@@ -22,6 +22,7 @@ from services.simulator.summary import (
     across_table,
     as_json,
     as_table,
+    check_writable,
     write_arrivals,
     write_decisions,
     write_json,
@@ -75,6 +76,8 @@ class Session:
     def _judge(self) -> None:
         if self.trace is None:
             raise SimulationError("give a TRACE.csv to judge policies on, or --replay RUN.json")
+        outputs = self.outputs
+        check_writable(outputs.json, outputs.arrivals, outputs.decisions, outputs.html)
         console = Console()
         choices = tuple(choose(text) for text in self.policies) or every_policy()
         for name in {self.forecaster, *(choice.forecaster for choice in choices if choice.forecaster)}:

@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from services.simulator.contest import Judged, Verdict
+from services.simulator.errors import NotWritable
 from services.simulator.hull import Point, ReadAcross
 from services.simulator.run import Course, Run
 
@@ -95,6 +96,15 @@ def _policy(judged: Judged) -> dict[str, Any]:
         "late_share_interval": list(figures.late_share_interval),
         "gpu_hours_interval": list(figures.gpu_hours_interval),
     }
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Before hours of work, not after them. Raises NotWritable."""
+    for path in paths:
+        if path is not None and path.is_dir():
+            raise NotWritable(f"{path} is a directory; name a file")
+        if path is not None and not path.parent.is_dir():
+            raise NotWritable(f"{path} cannot be written: there is no directory {path.parent}")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -18,6 +18,11 @@ from numpy.typing import NDArray
 
 from forecasting.history import Rates, TrafficHistory
 
+TIME_NAME, RATE_NAME = "timestamp", "rate"
+SECONDS_MAX = 1e11
+"""Past the year 5000: a time in other units than seconds."""
+BINS_MAX = 5_000_000
+
 
 class TraceInvalid(ValueError):
     """The file cannot be read as a trace of rates."""
@@ -42,24 +47,33 @@ class TraceReplay:
     def read(cls, path: Path, *, scale: float = 1.0) -> Self:
         """The trace in this file. Raises TraceInvalid."""
         try:
-            with path.open(newline="", encoding="utf-8") as lines:
+            with path.open(newline="", encoding="utf-8-sig") as lines:
                 return cls.parse(lines, scale=scale, name=str(path))
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise TraceInvalid(f"trace {path} cannot be read: {error}") from error
 
     @classmethod
     def parse(cls, lines: Iterable[str], *, scale: float = 1.0, name: str = "trace") -> Self:
-        """Rows of `timestamp,rate`; a timestamp is seconds since the epoch or an ISO date."""
+        """Rows of `timestamp,rate`; a timestamp is seconds since the epoch or an ISO date.
+
+        A header says where the two are; without one they come first.
+        """
         if not (math.isfinite(scale) and scale > 0):
             raise TraceInvalid(f"{name}: scale is {scale}; it must be a positive number")
         times: list[float] = []
         rates: list[float] = []
+        columns = (0, 1)
         for number, row in enumerate(csv.reader(lines), start=1):
-            if not row or (number == 1 and row[0].strip().lower() == "timestamp"):
+            names = [cell.strip().lower() for cell in row]
+            if number == 1 and TIME_NAME in names:
+                columns = names.index(TIME_NAME), names.index(RATE_NAME) if RATE_NAME in names else 1
                 continue
-            at_s, rate = _row(row, f"{name}, row {number}")
+            if not row:
+                continue
+            at_s, rate = _row(row, columns, f"{name}, row {number}")
             if times and at_s <= times[-1]:
-                raise TraceInvalid(f"{name}, row {number}: {row[0]!r} does not come after the row before it")
+                stamp = row[columns[0]]
+                raise TraceInvalid(f"{name}, row {number}: {stamp!r} does not come after the row before it")
             times.append(at_s)
             rates.append(rate)
         if len(times) < 2:
@@ -82,9 +96,14 @@ class TraceReplay:
         return rates
 
     def history(self) -> TrafficHistory:
-        """The whole trace on the grid of its most common step; rows that are missing are gaps."""
+        """The whole trace on the grid of its most common step; rows that are missing are gaps.
+
+        Raises TraceInvalid where nearly all of it would be gaps: a slip of a timestamp.
+        """
         step_s = float(np.median(np.diff(self.at_s)))
         bins = round((self.end_s - self.start_s) / step_s)
+        if bins > BINS_MAX:
+            raise TraceInvalid(f"the trace spans {bins} steps of {step_s:g} s; is a timestamp wrong?")
         rates = np.full(bins, np.nan)
         slot = np.round((self.at_s - self.start_s) / step_s).astype(np.int64)
         kept = slot < bins
@@ -92,10 +111,11 @@ class TraceReplay:
         return TrafficHistory(start_s=self.start_s, step_s=step_s, rates=rates)
 
 
-def _row(row: list[str], where: str) -> tuple[float, float]:
-    if len(row) < 2:
+def _row(row: list[str], columns: tuple[int, int], where: str) -> tuple[float, float]:
+    if len(row) <= max(columns):
         raise TraceInvalid(f"{where}: {','.join(row)!r} is not `timestamp,rate`")
-    return _time(row[0].strip(), where), _rate(row[1].strip(), where)
+    time_at, rate_at = columns
+    return _time(row[time_at].strip(), where), _rate(row[rate_at].strip(), where)
 
 
 def _time(text: str, where: str) -> float:
@@ -110,6 +130,8 @@ def _time(text: str, where: str) -> float:
         at_s = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     if not math.isfinite(at_s):
         raise TraceInvalid(f"{where}: {text!r} is not a time")
+    if abs(at_s) > SECONDS_MAX:
+        raise TraceInvalid(f"{where}: {text!r} is not in seconds; milliseconds?")
     return at_s
 
 

@@ -119,6 +119,17 @@ def test_shrinking_takes_whom_the_platform_will_take() -> None:
     assert removed(Victims.NONE) == ()
 
 
+def test_one_that_crashes_does_not_hide_whom_a_stateful_set_takes() -> None:
+    phases = {0: WorkerPhase.FAILED, 1: WorkerPhase.FAILED}
+    workers = tuple(Worker(f"ads-{n}", phases.get(n, WorkerPhase.READY), 0.0) for n in range(5))
+    seen = replace(an_observation(rate=300, pool=PoolState(5, workers)), victims=Victims.HIGHEST)
+
+    decision = decide(seen, ControlState(planned=5), a_policy(options={"settle_s": 0, "utilisation": 1}))
+
+    assert decision.resize is not None
+    assert (decision.resize.workers, decision.resize.remove) == (3, ("ads-4", "ads-3"))
+
+
 @pytest.mark.parametrize("rate", [200, 500])
 def test_nobody_is_named_to_leave_while_the_platform_replaces_workers_itself(rate: float) -> None:
     """Four were asked for, and a rollout has two more there: neither growing nor shrinking names any."""

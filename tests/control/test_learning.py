@@ -324,6 +324,24 @@ def test_a_worker_called_off_when_it_is_due_is_not_a_slow_one_but_one_that_is_lo
     assert decision.state.pool.times.lead_times().latest == learned
 
 
+@pytest.mark.parametrize("away", [WorkerPhase.STARTING, WorkerPhase.FAILED])
+def test_a_worker_that_was_ready_for_hours_and_is_not_for_a_moment_is_no_start(away: WorkerPhase) -> None:
+    """A probe that failed, or a container restarted in its pod: the pod is as old as it was."""
+
+    def flapping(tick: int) -> Observation:
+        phase = {100: away, 101: WorkerPhase.STARTING, 102: WorkerPhase.STARTING}.get(tick, WorkerPhase.READY)
+        workers = (Worker("w-0", WorkerPhase.READY, 0.0), Worker("w-1", phase, 0.0))
+        return replace(at(tick, 2), pool=PoolState(2, workers))
+
+    ticks = [decide(flapping(0), ControlState(), POLICY)]
+    for tick in range(1, 110):
+        ticks.append(decide(flapping(tick), ticks[-1].state, POLICY))
+
+    assert {decision.numbers["lead_time_s"] for decision in ticks} == {60.0}
+    assert ticks[-1].state.pool.times is not None
+    assert ticks[-1].state.pool.times.lead_times().latest == ()
+
+
 def test_a_pause_is_learned_from_how_much_the_oldest_sample_ages_when_the_pool_changes() -> None:
     def aged(tick: int, workers: int, lag_s: float) -> Observation:
         seen = at(tick, workers)

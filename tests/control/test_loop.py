@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from services.control.actuation import Actuation, Outcome
-from services.control.errors import PoolUnavailable, Rejected, StateUnavailable, TrafficUnavailable
+from services.control.errors import Fenced, PoolUnavailable, Rejected, StateUnavailable, TrafficUnavailable
 from services.control.fleet import FleetCount
 from services.control.loop import JobLoop, Ports, Tick
 from services.control.safety import SafetyLimits
@@ -128,6 +128,28 @@ async def test_a_crashed_controller_resumes_without_a_second_resize(world: World
 
     assert [request.workers for request in world.pool.asked] == [5]
     assert world.store.log[-1].id == "clicks-2"  # goes on counting where the first one stopped
+
+
+async def test_a_controller_that_stood_still_before_it_acted_leaves_the_pool_to_who_leads_now(
+    world: World,
+) -> None:
+    """Stopped for minutes after it had recorded: the pool has not heard of the new leader's token yet."""
+    world.meter.rate = 450
+    stopped = world.controller(token=1)
+    leadership, commit = world.leadership, world.store.commit
+
+    async def commit_and_stop(decision: Decision, *, fence: int) -> None:
+        await commit(decision, fence=fence)
+        leadership.leads_with = None
+
+    world.store.commit = commit_and_stop  # type: ignore[method-assign]
+    tick = await stopped.tick()
+
+    assert isinstance(tick.error, Fenced)
+    assert world.pool.asked == []
+    world.store.commit = commit  # type: ignore[method-assign]
+    await world.controller(token=2).tick()
+    assert [(request.workers, request.fence) for request in world.pool.asked] == [(5, 2)]
 
 
 async def test_a_lost_store_holds_the_pool_and_the_loop_resumes_by_itself(world: World) -> None:

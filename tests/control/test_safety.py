@@ -144,6 +144,27 @@ def test_a_try_that_fails_too_holds_the_pool_for_twice_as_long() -> None:
     assert again.numbers["breaker_up_wait_s"] == 60.0
 
 
+def test_a_clock_that_is_set_back_keeps_a_breaker_open_for_no_longer_than_it_waits() -> None:
+    policy = careful(SafetyLimits(breaker=TERMS))
+    held = refusals(policy, 5)
+
+    after = next_tick(held, policy, at_s=1020.0 - 3600.0, rate=450, pool=a_pool(2))
+    tried = next_tick(after, policy, at_s=1051.0 - 3600.0, rate=450, pool=a_pool(2))
+
+    assert (held.reason, after.reason) == (Reason.BREAKER_OPEN, Reason.BREAKER_OPEN)
+    assert tried.planned == 5
+
+
+def test_a_clock_that_is_set_back_does_not_make_patience_longer_by_as_much() -> None:
+    asked = Asked(5000.0, before=2, workers=4, ready=2, since_s=5000.0, accepted=True)
+    memory = SafetyMemory(asked=asked)
+
+    for at_s in (1000.0, 1120.0, 1240.0, 1360.0):
+        memory = judged(memory, PoolNow(at_s, requested=4, ready=2, lead_time_s=30.0), TERMS)
+
+    assert memory.up.failures == 3
+
+
 def test_growth_that_is_refused_does_not_keep_a_pool_from_shrinking() -> None:
     policy = replace(
         careful(SafetyLimits(breaker=TERMS)), rule=a_policy(options={"settle_s": 0, "utilisation": 1}).rule

@@ -16,7 +16,7 @@ from services.settings.pool import PoolSettings, TypePoolSettings
 from tests.actuator.clusters import kubeconfig, workload
 from tests.actuator.kubernetes_controllers import DEPLOYMENTS
 from tests.actuator.kubernetes_server import api_server
-from tests.actuator.processes import FAKE_WORKER
+from tests.actuator.processes import FAKE_WORKER, running
 from tests.actuator.rigs import ask, settled, until
 
 
@@ -76,3 +76,24 @@ async def test_a_pool_for_each_gpu_type_has_workers_and_records_of_its_own(tmp_p
         "t4-1": "t4",
     }
     assert left == {"NVIDIA A100": 0, "t4": 1}
+
+
+async def test_workers_of_each_gpu_type_are_found_again_by_the_next_controller(tmp_path: Path) -> None:
+    settings = PoolSettings(
+        command=[*FAKE_WORKER],
+        run_dir=tmp_path,
+        by_gpu_type={"a100": TypePoolSettings(), "t4": TypePoolSettings()},
+    )
+    async with open_pool("ads", settings, own_worker=(), owned=False, wishes=MemoryWishes()) as pool:
+        for kind in settings.by_gpu_type:
+            await pool.resize(PoolResize(1, "ads-1", fence=1, gpu_type=kind))
+        await until(pool, lambda seen: seen.ready == 2, "a worker of each type")
+    left = running(tmp_path)
+
+    async with open_pool("ads", settings, own_worker=(), owned=True, wishes=MemoryWishes()) as successor:
+        state = await until(successor, lambda seen: seen.ready == 2, "a worker of each type")
+        adopted = running(tmp_path)
+
+    assert {worker.id for worker in state.workers} == left.keys()
+    assert adopted == left
+    assert running(tmp_path) == {}

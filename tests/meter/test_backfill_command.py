@@ -92,6 +92,44 @@ def test_a_second_past_fills_gaps_and_replaces_nothing(
     assert past[100:].tolist() == list(range(600))
 
 
+def test_the_columns_of_a_file_are_those_that_its_header_names(
+    config: Path, tmp_path: Path, redis_url: str
+) -> None:
+    """As a spreadsheet writes it: with a byte order mark, and more columns."""
+    file, start = tmp_path / "sheet.csv", NOW_S // 60 * 60 - 600 * 60
+    rows = "".join(f"{start + 60 * n},3,{n}\n" for n in range(600))
+    file.write_text("\ufefftimestamp,workers,rate\n" + rows, encoding="utf-8")
+
+    result = run("--job", "clicks", "--config", str(config), "--csv", str(file))
+
+    assert result.exit_code == 0, result.output
+    assert archived(redis_url).rates.tolist() == list(range(600))
+
+
+@pytest.mark.parametrize("days", [-30.0, 1.0])
+def test_a_past_that_no_job_would_remember_is_refused(
+    config: Path, tmp_path: Path, redis_url: str, days: float
+) -> None:
+    file, start = tmp_path / "away.csv", NOW_S // 60 * 60 + 86_400 * days
+    file.write_text("".join(f"{start + 60 * n},5\n" for n in range(200)))
+
+    result = run("--job", "clicks", "--config", str(config), "--csv", str(file))
+
+    assert result.exit_code == 1
+    assert "a job remembers the 14 days before now; nothing was written" in result.output
+    assert archived(redis_url).known == 0
+
+
+def test_of_a_past_that_goes_on_into_the_future_the_past_is_taken(
+    config: Path, tmp_path: Path, redis_url: str
+) -> None:
+    file, start = tmp_path / "long.csv", NOW_S // 60 * 60 - 100 * 60
+    file.write_text("".join(f"{start + 60 * n},{n}\n" for n in range(20_000)))
+
+    assert run("--job", "clicks", "--config", str(config), "--csv", str(file)).exit_code == 0
+    assert archived(redis_url).rates[:100].tolist() == list(range(100))
+
+
 @pytest.mark.real_broker
 def test_the_topics_own_past_can_be_written_to_a_file(
     kafka: KafkaUnderTest, topic: TopicFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

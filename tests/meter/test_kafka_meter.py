@@ -70,6 +70,22 @@ async def test_a_failing_poll_gives_the_last_good_reading_with_its_own_time(
     assert meter.figures().staleness_s == pytest.approx(45.0)
 
 
+@pytest.mark.parametrize("step_s", [-3600.0, 3600.0])
+async def test_a_held_reading_is_as_old_as_it_is_wherever_the_clock_is_set(
+    opened: Open, topic: ScriptedTopic, clock: ManualClock, step_s: float
+) -> None:
+    meter = opened()
+    await run(meter, clock, 20)
+    topic.failing = "all brokers are down"
+    clock.advance(45.0)
+    clock.step(step_s)
+
+    held = await meter.read()
+
+    assert clock.now_s() - held.at_s == pytest.approx(45.0)
+    assert meter.figures().staleness_s == pytest.approx(45.0)
+
+
 async def test_it_recovers_by_itself_and_what_came_meanwhile_is_no_burst(
     opened: Open, topic: ScriptedTopic, clock: ManualClock
 ) -> None:

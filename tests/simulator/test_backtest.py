@@ -145,6 +145,8 @@ def test_a_frontier_is_read_across(command: typer.Typer, trace: Path, tmp_path: 
         (["--policy", "hpa:target"], "not option=number"),
         (["--forecaster", "crystal-ball"], "no forecaster 'crystal-ball'"),
         (["--plant", "nowhere.yaml"], "cannot be read"),
+        (["--days", "nan"], "--days is nan; it must be more than 0"),
+        (["--days", "-1"], "--days is -1; it must be more than 0"),
     ],
 )
 def test_what_was_asked_wrongly_is_named(
@@ -154,6 +156,60 @@ def test_what_was_asked_wrongly_is_named(
 
     assert result.exit_code == 2
     assert said in result.output
+
+
+def test_days_without_end_are_all_there_are(command: typer.Typer, trace: Path) -> None:
+    result = run(command, trace, "--policy", "static-max", "--jobs", 1, "--no-oracle", "--days", "inf")
+
+    assert result.exit_code == 0, result.output
+    assert "0.5 days scored" in result.output
+
+
+@pytest.mark.parametrize("output", ["--json", "--arrivals", "--decisions", "--html"])
+def test_a_file_that_cannot_be_written_is_named_before_any_work(
+    command: typer.Typer, trace: Path, tmp_path: Path, output: str
+) -> None:
+    for path, said in ((tmp_path / "no" / "out", "there is no directory"), (tmp_path, "is a directory")):
+        result = run(command, trace, "--policy", "static-max", "--jobs", 1, output, path)
+
+        assert result.exit_code == 2
+        assert said in result.output
+        assert "days scored" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fleet", "builtin:small", "--html", "report.html"], "--html can do nothing beside --fleet"),
+        (["--fleet", "builtin:small", "--frontier"], "--frontier can do nothing beside --fleet"),
+        (["--replay", "run.json", "--json", "out.json"], "--json can do nothing beside --replay"),
+        (["--replay", "run.json", "--policy", "hpa"], "--policy can do nothing beside --replay"),
+    ],
+)
+def test_an_option_that_can_do_nothing_is_named(
+    command: typer.Typer, arguments: list[str], said: str
+) -> None:
+    result = run(command, *arguments)
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("days", ["nan", "inf", "-1"])
+def test_days_that_make_no_sense_for_a_fleet_are_named(command: typer.Typer, days: str) -> None:
+    result = run(command, "--fleet", "builtin:small", "--days", days)
+
+    assert result.exit_code == 2
+    assert f"--days is {days}; it must be a number above 0" in result.output
+
+
+def test_a_file_for_a_fleet_that_cannot_be_written_is_named_before_any_work(
+    command: typer.Typer, tmp_path: Path
+) -> None:
+    result = run(command, "--fleet", "builtin:small", "--json", tmp_path / "no" / "out.json")
+
+    assert result.exit_code == 2
+    assert "there is no directory" in result.output
 
 
 def test_a_bad_line_is_named(command: typer.Typer, tmp_path: Path) -> None:

@@ -83,8 +83,13 @@ async def test_the_system_clock_never_returns_early() -> None:
     assert clock.now_s() >= at_s
 
 
-async def test_the_system_clock_sleeps_on_when_it_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = iter((100.0, 90.0, 101.0))
+@pytest.mark.parametrize(
+    ("shows", "sleeps"), [((100.0, 100.25, 101.0), [0.5, 0.25]), ((100.0, 100.5 - 3600.0), [0.5])]
+)
+async def test_the_system_clock_sleeps_on_when_it_was_set_back_and_never_for_longer_than_was_left(
+    shows: tuple[float, ...], sleeps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = iter(shows)
     slept: list[float] = []
 
     async def sleep(for_s: float) -> None:
@@ -95,7 +100,7 @@ async def test_the_system_clock_sleeps_on_when_it_was_set_back(monkeypatch: pyte
 
     await SystemClock().sleep_until(100.5)
 
-    assert slept == [0.5, 10.5]
+    assert slept == sleeps
 
 
 def test_elapsed_time_never_goes_back() -> None:

@@ -50,3 +50,20 @@ def test_what_cannot_be_a_trace_is_refused_by_row(rows: list[str], complaint: st
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceInvalid, match=r"nowhere\.csv"):
         TraceReplay.read(tmp_path / "nowhere.csv")
+
+
+def test_a_header_says_where_the_columns_are() -> None:
+    trace = TraceReplay.parse(["rate,timestamp,note", "5,60,a", "7,120,b"])
+
+    assert (trace.at_s.tolist(), trace.values.tolist()) == ([60.0, 120.0], [5.0, 7.0])
+
+
+def test_milliseconds_are_told_from_seconds() -> None:
+    with pytest.raises(TraceInvalid, match=r"row 1: .1700000000000. is not in seconds; milliseconds?"):
+        TraceReplay.parse(["1700000000000,5", "1700000060000,5"])
+
+
+def test_a_slip_of_a_timestamp_is_no_history_of_gaps() -> None:
+    rows = ["0,5", *(f"{1_700_000_000 + 60 * n},5" for n in range(10))]
+    with pytest.raises(TraceInvalid, match=r"spans [0-9]+ steps of 60 s; is a timestamp wrong"):
+        TraceReplay.parse(rows).history()

@@ -13,7 +13,7 @@ from services.simulator.fleet.builtin import PREFIX, builtin_fleet
 from services.simulator.fleet.contest import POLICIES, FleetVerdict, judge_fleet
 from services.simulator.fleet.file import FleetFile, load_fleet
 from services.simulator.fleet.summary import as_json, as_table
-from services.simulator.summary import write_json
+from services.simulator.summary import check_writable, write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class FleetSession:
     def run(self) -> int:
         """The exit code: 0, or 2 when something cannot be used."""
         try:
+            check_writable(self.json)
             verdict = self._judge()
         except (SimulationError, OSError) as error:
             Console(stderr=True).print(

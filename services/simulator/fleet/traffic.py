@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
 from services.simulator.arrivals import PEAK_QUANTILE, arrivals_of
-from services.simulator.errors import FleetInvalid
+from services.simulator.errors import FleetInvalid, NothingToJudge
 from services.simulator.fleet.file import FleetFile, FleetJob, Shape
 from services.simulator.trace import Floats, read_trace
 from services.traffic.shape import DAY_S, MONDAY_S, FlashCrowd, SyntheticTraffic
@@ -50,6 +51,8 @@ def traffic_of(fleet: FleetFile, *, seed: int, days: float | None = None) -> Fle
 
 def unsized(fleet: FleetFile, *, seed: int, days: float | None = None) -> FleetTraffic:
     """The same before any job's traffic is scaled to its size."""
+    if days is not None and not 0 < days < inf:
+        raise NothingToJudge(f"--days is {days:g}; it must be a number above 0")
     before = round(fleet.warmup_days * 1440)
     settle = round(fleet.settle_h * 60)
     minutes = before + settle + max(1, round((fleet.days if days is None else days) * 1440))
