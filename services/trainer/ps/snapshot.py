@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,6 +33,19 @@ _log = structlog.get_logger(__name__)
 
 FORMAT: Final = 1
 _CLEAN: Final = ".clean.npz"
+_NAME: Final = re.compile(r"(\d+-)?\d+(\.clean)?\.npz")
+"""Ours; a copy that somebody laid beside them under another name is not."""
+_DAMAGED: Final = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+"""What reading a damaged file was seen to raise, by where the damage is: an empty one has no end, and a bit
+that is wrong in the list of contents makes zip find encryption, or a form that it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +155,7 @@ class SnapshotVault:
         for path in reversed(self._all()):
             try:
                 return _read(path)
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            except _DAMAGED as error:
                 _log.error(
                     "snapshot_damaged", path=str(path), why=str(error), remedy="the one before is used"
                 )
@@ -165,7 +180,8 @@ class SnapshotVault:
         self._force_directory()
 
     def _all(self) -> list[Path]:
-        return sorted(self._directory.glob("[0-9]*.npz"), key=_order)
+        there = (path for path in self._directory.glob("[0-9]*.npz") if _NAME.fullmatch(path.name))
+        return sorted(there, key=_order)
 
     def _force_directory(self) -> None:
         handle = os.open(self._directory, os.O_RDONLY)
@@ -204,6 +220,10 @@ def _arrays(snapshot: Snapshot) -> dict[str, NDArray[Any]]:
 
 
 def _read(path: Path) -> Snapshot:
+    with zipfile.ZipFile(path) as archive:
+        wrong = archive.testzip()  # before numpy believes what an array says of its own size
+        if wrong is not None:
+            raise ValueError(f"the checksum of {wrong} is wrong")
     with np.load(path, allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         if about["format"] != FORMAT:
