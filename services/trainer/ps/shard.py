@@ -19,6 +19,7 @@ from services.control.types import Shuffle
 from services.settings.root import Settings
 from services.settings.trainer import ParameterSettings
 from services.store.connect import connect_sync
+from services.store.errors import StateCorrupt
 from services.store.keys import Keys
 from services.stream import position as stream_position
 from services.stream.errors import StreamError
@@ -29,7 +30,7 @@ from services.stream.topic import Topic
 from services.trainer.ps.adoption import Adoption
 from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.directory import RedisDirectory
-from services.trainer.ps.errors import ShardError, ShardSuperseded
+from services.trainer.ps.errors import ShardError
 from services.trainer.ps.link import ShardAddress
 from services.trainer.ps.peers import LinkedPeers, Peers
 from services.trainer.ps.server import ShardServer
@@ -61,7 +62,7 @@ def run_shard(settings: Settings, job: str, shard: int, listen: Listen, *, conne
     """Serve one shard of a job's parameters until SIGTERM or SIGINT; the exit code."""
     try:
         asyncio.run(Shard(settings, job, shard).live(listen, connect_s=connect_s))
-    except (StreamError, StateUnavailable, ShardSuperseded, OSError) as error:
+    except (StreamError, StateUnavailable, StateCorrupt, ShardError, OSError) as error:
         _log.critical("shard_gave_up", job=job, shard=shard, why=str(error))
         return EXIT_UNAVAILABLE
     _log.info("shard_left", job=job, shard=shard)
@@ -103,7 +104,7 @@ class Shard:
     async def live(self, listen: Listen, *, connect_s: float) -> None:
         """From the restored snapshot to the last one.
 
-        Raises StreamError, StateUnavailable, ShardSuperseded, OSError.
+        Raises StreamError, StateUnavailable, StateCorrupt, ShardSuperseded, SnapshotMisfit, OSError.
         """
         leaving = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,7 +132,7 @@ class Shard:
 
         Its place is claimed first: a process of it that still lives then has no say in the store, and
         workers that lease anything after the ledger was moved go where this one will be. Raises
-        StreamError, StateUnavailable.
+        StreamError, StateUnavailable, StateCorrupt, SnapshotMisfit.
         """
         self._directory = directory
         self.epoch = self.vault.epoch = directory.claim(self._shard, after=self.vault.newest_epoch)
@@ -143,7 +144,7 @@ class Shard:
             self._log.error("snapshot_failed", why=str(error), remedy="make room; the next one is tried")
 
     def _restore(self, plan: StreamPlan, ledger: LeaseLedger, *, known: bool) -> Snapshot | None:
-        """The newest snapshot, and the ledger to where it is good for. Raises StreamError."""
+        """The newest snapshot, and the ledger to where it is good for. Raises StreamError, SnapshotMisfit."""
         snapshot = self.vault.latest()
         if snapshot is None:
             if known:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from services.samples.layout import Floats
 from services.trainer.ps.desk import ShardDesk
+from services.trainer.ps.errors import SnapshotMisfit
 from services.trainer.ps.placement import SLOTS
 from services.trainer.ps.table import TableRows
 from shuffler.lease import Progress
@@ -113,7 +114,13 @@ class Snapshot:
         return bool((served & ~self.slots).any())
 
     def restore(self, desk: ShardDesk) -> None:
-        """Give the desk these parameters. Slots that another shard serves by now may be on their way here."""
+        """Give the desk these parameters. Slots that another shard serves by now may be on their way here.
+
+        Raises SnapshotMisfit.
+        """
+        there, here = self.table.rows.shape[1], desk.table.row_size
+        if there != here:
+            raise SnapshotMisfit(there - 1, here - 1)  # the first number of a row is its weight
         desk.slots.coming = set(np.flatnonzero(self.slots & ~desk.slots.served).tolist())
         desk.table.restore(self.table)
         desk.dense.restore(self.dense.copy(), self.dense_squares.copy())

@@ -116,6 +116,18 @@ def test_a_gradient_that_is_no_number_is_refused_and_moves_nothing() -> None:
     assert server.refused == 2
 
 
+@pytest.mark.parametrize("row_size", [2, 7])
+@pytest.mark.parametrize("half", [False, True])
+def test_a_worker_with_rows_of_another_size_is_told_so(row_size: int, half: bool) -> None:
+    shards = ListedShards()
+    with serving(desk(row_size=3)) as server:
+        shards.addresses[0] = address_of(server)
+        client = ParameterClient(shards, shards=1, row_size=row_size, dense_shards=0, half=half)
+
+        with pytest.raises(ShardRefused, match=r"another size; set parameters\.dim"):
+            client.pull(client.keyed(np.array([[1], [2]], np.uint64)))
+
+
 def test_whoever_does_not_know_the_secret_is_refused() -> None:
     with serving(desk()) as server:
         address = address_of(server)
