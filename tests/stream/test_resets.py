@@ -168,7 +168,7 @@ def test_a_topic_made_anew_with_fewer_partitions_is_trained_and_nobody_waits_for
     produce(kafka.bootstrap, topic, {1: 20_000})
     batches, is_gone = count(1), Event()
     with training(settings, "a", before_done=lambda: next(batches) < 20 or is_gone.wait(60)):
-        eventually(lambda: _opened_out(settings) > 5_000, what="more is leased than Kafka fetches ahead")
+        eventually(lambda: out_of(settings) > 5_000, what="more is leased than Kafka fetches ahead")
         eventually(lambda: progress_of(settings).topic_id, what="the topic's id is known")
         epoch = progress_of(settings).epoch
         admin = kafka.admin()
@@ -185,7 +185,7 @@ def test_a_topic_made_anew_with_fewer_partitions_is_trained_and_nobody_waits_for
         eventually(lambda: progress_of(settings).committed, what="the ledger knows of the commit")
 
 
-def _opened_out(settings: Settings) -> int:
+def out_of(settings: Settings) -> int:
     """Offsets that are out on leases; none before a worker has opened the ledger."""
     try:
         return progress_of(settings).out
