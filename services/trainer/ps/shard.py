@@ -22,7 +22,7 @@ from services.store.connect import connect_sync
 from services.store.errors import StateCorrupt
 from services.store.keys import Keys
 from services.stream import position as stream_position
-from services.stream.errors import StreamError
+from services.stream.errors import SourceMissing, StreamError
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
 from services.stream.redis_ledger import RedisLedger
@@ -39,6 +39,7 @@ from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
 from services.trainer.ps.table import Learning
 from services.trainer.ready import say_ready
 from shuffler.errors import NotOpened
+from shuffler.lease import Progress
 
 _log = structlog.get_logger(__name__)
 
@@ -235,14 +236,19 @@ class Shard:
 
     def _train_again(self, plan: StreamPlan, ledger: LeaseLedger, position: Position) -> None:
         """What was trained after the snapshot is lost here: back to its watermark. Raises StreamError."""
-        try:
-            progress = ledger.progress()
-        except NotOpened:
-            return
-        # With nothing to train again the ledger is moved to where it stands: its epoch rises, so that whoever
-        # leases from now on looks where this shard is, and does not teach a process that it superseded.
-        starts = position.starts_again(progress) or dict(progress.watermarks)
+        if not self._leases:
+            return  # Kafka's own groups have no ledger
         with closing(Topic(self._settings.kafka, plan.topic, plan.group)) as topic:
+            try:
+                progress = ledger.progress()
+            except NotOpened:
+                progress = _as_committed(topic)
+                if not progress.watermarks:
+                    return
+            # With nothing to train again the ledger is moved to where it stands: its epoch rises, so that
+            # whoever leases from now on looks where this shard is, and does not teach a process that it
+            # superseded.
+            starts = position.starts_again(progress) or dict(progress.watermarks)
             starts = stream_position.rewind(topic, ledger, starts)
         again = sum(progress.watermarks[p] - start for p, start in starts.items() if p in progress.watermarks)
         self._log.warning(
@@ -294,6 +300,20 @@ class Shard:
         except StreamError as error:
             self._log.warning("snapshot_postponed", why=str(error))
             return None
+
+
+def _as_committed(topic: Topic) -> Progress:
+    """What Redis has lost of the ledger, as far as the group knows it: the next worker would start there.
+
+    Only what we committed: where others stopped, or an operator wants to be, nothing of ours was trained.
+    Raises StreamError.
+    """
+    try:
+        commits = topic.committed(topic.partitions())
+    except SourceMissing:
+        commits = {}
+    marks = {partition: commit.offset for partition, commit in commits.items() if commit.epoch is not None}
+    return Progress(marks, marks, trained=0, late=0, repeated=0, lost=0, epoch=0, topic_id=topic.id())
 
 
 async def _insistently(task: Callable[[], Awaitable[None]]) -> None:

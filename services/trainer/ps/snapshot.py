@@ -69,11 +69,12 @@ class Position:
         have been trained. None goes forward: another shard may have lost more. Offsets of another topic
         mean nothing, so a topic made anew starts again from its beginning. Empty when nothing was lost.
         While leases are out that is not known: a worker may have taught batches of one, and tells the
-        ledger only at its end.
+        ledger only at its end. A ledger that Redis had lost counts what is trained anew: then the marks tell.
         """
         if progress.topic_id != self.topic_id:
             return dict.fromkeys(progress.watermarks, 0)
-        if progress.trained == self.trained and not progress.out:
+        further = any(mark > self.watermarks.get(p, 0) for p, mark in progress.watermarks.items())
+        if progress.trained == self.trained and not further and not progress.out:
             return {}
         return {
             partition: min(mark, self.watermarks.get(partition, 0))
