@@ -18,6 +18,8 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from services.settings.root import KafkaSettings
 from services.stream.batch import Batch, Decode, Part
+from services.stream.errors import SourceMissing
+from services.stream.offsets import explain
 from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
 
@@ -40,6 +42,7 @@ class GroupStream(Iterator[Batch]):
     def __init__(self, kafka: KafkaSettings, plan: StreamPlan, *, decode: Decode = Message.value) -> None:
         self._plan = plan
         self._decode = decode
+        self._kafka = kafka
         self._consumer = Consumer(kafka.client(**_membership(plan)))
         self._consumer.subscribe([plan.topic], on_revoke=self._on_revoke, on_lost=self._on_lost)
         self._given: deque[_Given] = deque()
@@ -57,6 +60,21 @@ class GroupStream(Iterator[Batch]):
                 return self._hand_out(samples)
         self.close()
         raise StopIteration
+
+    def connect(self) -> None:
+        """Ask once whether Kafka is there and has the topic: a member that subscribes to nothing waits for
+        ever, and without a broker it is not even told why.
+
+        Raises SourceUnavailable, SourceMissing.
+        """
+        topic, where = self._plan.topic, self._kafka.bootstrap
+        try:
+            # A request that names a topic creates it on some brokers: this one names none.
+            there = self._consumer.list_topics(timeout=self._kafka.timeout_s).topics
+        except KafkaException as error:
+            raise explain(error.args[0], topic=topic, where=where) from error
+        if topic not in there:
+            raise SourceMissing(topic, where)
 
     def stop(self) -> None:
         """Take no more work; the iteration ends with the next batch asked for."""

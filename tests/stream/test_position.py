@@ -15,14 +15,23 @@ from services.cli.main import app
 from services.settings import Settings
 from services.store.connect import connect_sync
 from services.store.keys import Keys
-from services.stream.errors import StillTraining
+from services.stream.errors import SourceMissing, SourceUnavailable, StillTraining, StreamError
 from services.stream.position import hand_back, rewind, take_over
 from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
 from services.stream.topic import Topic
 from shuffler.ledger import Terms
 from tests.servers.kafka import KafkaUnderTest
-from tests.stream.streams import JOB, committed, produce, progress_of, settings_for, trained_all, training
+from tests.stream.streams import (
+    JOB,
+    committed,
+    impatient,
+    produce,
+    progress_of,
+    settings_for,
+    trained_all,
+    training,
+)
 from tests.waiting import eventually
 
 
@@ -150,6 +159,20 @@ def test_workers_may_join_kafkas_own_group_instead(
         eventually(lambda: len(other.seen) == 20, within_s=60, what="the rest is trained")
 
     assert one.seen + other.seen == dict.fromkeys([*one.seen, *other.seen], 1)
+
+
+@pytest.mark.parametrize(("bootstrap", "raised"), [(None, SourceMissing), ("127.0.0.1:1", SourceUnavailable)])
+def test_a_member_of_kafkas_group_says_that_there_is_no_topic_or_no_kafka(
+    kafka: KafkaUnderTest, redis_url: str, group: str, bootstrap: str | None, raised: type[StreamError]
+) -> None:
+    where = bootstrap or kafka.bootstrap
+    settings = settings_for(where, redis_url, "no-such-topic", group, shuffle={"mode": "group"})
+
+    with (
+        pytest.raises(raised, match="no-such-topic" if bootstrap is None else bootstrap),
+        stream(impatient(settings, timeout_s=2.0), JOB, worker="a", connect_s=0.2),
+    ):
+        pass
 
 
 def test_samples_come_through_the_users_decode(kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
