@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from services.cli.main import app
 from services.settings import Settings
 from services.store.connect import connect_sync
 from services.store.keys import Keys
-from services.stream.errors import SourceMissing, SourceUnavailable, StillTraining, StreamError
+from services.stream.errors import SourceMissing, SourceUnavailable, StillTraining, StreamError, WithoutLeader
 from services.stream.position import hand_back, rewind, take_over
 from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
@@ -73,6 +74,30 @@ def test_a_position_that_kafka_does_not_have_is_the_nearest_that_it_has(
         assert rewind(*desk, {0: 5_000}) == {0: 10}
         assert rewind(*desk, "earliest") == {0: 0}
         assert rewind(*desk, "latest") == {0: 10}
+
+
+class Led(Topic):
+    """Of its partitions only the first has a leader."""
+
+    def begins(self, partitions: Iterable[int]) -> dict[int, int]:
+        return super().begins(p for p in partitions if p == 0)
+
+
+@pytest.mark.parametrize("to", ["earliest", {0: 1, 1: 2}])
+def test_where_a_partition_cannot_be_moved_nothing_is(
+    kafka: KafkaUnderTest, redis_url: str, group: str, to: Literal["earliest"] | dict[int, int]
+) -> None:
+    topic = kafka.new_topic(2)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group)
+    produce(kafka.bootstrap, topic, {0: 10, 1: 10})
+    with at_desk(settings) as (reader, ledger), closing(Led(settings.kafka, topic, group)) as led:
+        rewind(reader, ledger, "latest")
+
+        with pytest.raises(WithoutLeader, match="partition 1 of"):
+            rewind(led, ledger, to)
+
+        assert ledger.progress().watermarks == {0: 10, 1: 10}
+        assert rewind(led, ledger, {0: 4, 9: 0}) == {0: 4}
 
 
 @pytest.mark.real_broker
@@ -137,6 +162,9 @@ def test_the_commands_move_a_job_and_say_where_to(
         f"{JOB} takes over from {group}-own at 0:15\n",
     )
     assert run("rewind", JOB, "--to", "yesterday")[0] == 2
+    code, said = run("rewind", JOB, "--to", "0:5,7:100")
+    assert code == 2, "a partition that is mistyped would be left where it is, without a word"
+    assert "--to names partition 7" in said
     assert run("rewind", "nobody", "--to", "latest")[0] == 2
 
 
