@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from services.settings import Settings
 from services.store.keys import Keys
-from services.stream.group_commit import Commit
+from services.stream.group_commit import Commit, epoch_of
 from services.stream.reconcile import reset_needed
 from services.stream.topic import Topic
 from shuffler.errors import NotOpened
@@ -59,6 +59,11 @@ def test_a_commit_that_is_not_ours_is_an_operators_reset() -> None:
 
     assert reset is not None
     assert (reset.why, reset.starts) == ("operator_moved_the_group", {0: 10})
+
+
+@pytest.mark.parametrize("number", ["\N{SUPERSCRIPT TWO}", "", "-5", "1e3", "9" * 26, "\N{THAI DIGIT TWO}"])
+def test_a_mark_that_only_looks_like_ours_is_not_ours(number: str) -> None:
+    assert epoch_of(f"penstock epoch={number}") is None
 
 
 def test_a_foreign_commit_before_our_first_one_is_no_reset() -> None:
