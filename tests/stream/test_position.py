@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import yaml
+from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
 from services.cli.main import app
@@ -201,6 +202,29 @@ def test_a_member_of_kafkas_group_says_that_there_is_no_topic_or_no_kafka(
         stream(impatient(settings, timeout_s=2.0), JOB, worker="a", connect_s=0.2),
     ):
         pass
+
+
+def test_a_commit_that_kafkas_group_did_not_take_is_made_again_though_nothing_new_comes(
+    kafka: KafkaUnderTest, redis_url: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Losing(Consumer):
+        """Its first commit fails behind its back, as one made in the background does."""
+
+        lost = False
+
+        def commit(self, *args: Any, **options: Any) -> Any:
+            if not self.lost:
+                self.lost = True
+                return None
+            return super().commit(*args, **options)
+
+    monkeypatch.setattr("services.stream.group_stream.Consumer", Losing)
+    topic = kafka.new_topic(1)
+    produce(kafka.bootstrap, topic, {0: 100})
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"mode": "group"})
+
+    with training(settings, "a"):
+        eventually(lambda: committed(settings, 1) == {0: 100}, within_s=60, every_s=0.5, what="the commit")
 
 
 def test_samples_come_through_the_users_decode(kafka: KafkaUnderTest, redis_url: str, group: str) -> None:
