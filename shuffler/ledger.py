@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from shuffler.choice import Wish, choose, shared_out
 from shuffler.commit_turn import CommitTurn
@@ -18,6 +19,9 @@ from shuffler.errors import LeaseLost, NotOpened
 from shuffler.lease import Completed, Lease, Progress, check_counts
 from shuffler.partition_book import PartitionBook
 from shuffler.watermark import trained_beyond, watermarks
+
+_STEP_S: Final = 1.0
+"""A clock further behind than this was set back, or is another server's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,9 @@ class Terms:
 
 class Ledger:
     """The leases of one job. Time is an argument; nothing here does I/O.
+
+    A clock that is set back, or that of a server which takes over and is behind, goes on from where it was:
+    else nobody could commit, and no lease of the dead would lapse, until it is where it was before.
 
     A worker's leases live and lapse together, with the worker: whatever it
     does here, or `renew` alone, says that it is alive.
@@ -61,6 +68,8 @@ class Ledger:
         self._alive_until_s: dict[str, float] = {}
         self._leaves_by_s: dict[str, float] = {}
         self._heard_s: float | None = None
+        self._behind_s = 0.0
+        """How much later it is here than the clock says."""
         self._reads: dict[str, int] = {}
         self._settled: dict[str, int] = {}
         self._tokens = 0
@@ -78,6 +87,7 @@ class Ledger:
         any that a clock which is right could have given: leases of a lost ledger stay lost. The first
         `topic_id` told is kept.
         """
+        now_s = self._time_s(now_s)
         if not self._epoch:
             self._epoch = max(after_epoch + 1, int(now_s * 1000))
         self._topic_id = self._topic_id or topic_id
@@ -86,6 +96,7 @@ class Ledger:
 
     def extend(self, ends: Mapping[int, int], *, now_s: float) -> None:
         """Offsets below these may be leased. An end never moves back. Raises NotOpened."""
+        now_s = self._time_s(now_s)
         for partition in ends:
             self._known(partition)
         for partition, end in ends.items():
@@ -109,6 +120,7 @@ class Ledger:
         """
         if not self._epoch:
             raise NotOpened
+        now_s = self._time_s(now_s)
         self._epoch = max(self._epoch + 1, after_epoch + 1, int(now_s * 1000))
         for lease in self._leases.values():
             if lease.partition not in starts:
@@ -155,12 +167,13 @@ class Ledger:
             raise ValueError(f"samples is {samples}; a lease holds at least one")
         if not self._partitions:
             raise NotOpened
+        now_s = self._time_s(now_s)
         if completed is not None:
             self.complete(
                 completed.lease, trained=completed.trained, late=completed.late, lost=completed.lost
             )
-        self.expire(now_s=now_s)
-        self.renew(worker, now_s=now_s)
+        self._expire(now_s)
+        self._renew(worker, now_s)
         wish = Wish(samples, min(least, samples), prefer, self._reads.get(worker))
         terms = self._terms
         partition = choose(
@@ -181,12 +194,12 @@ class Ledger:
 
     def renew(self, worker: str, *, now_s: float) -> None:
         """`worker` is alive: what it still holds lasts for another time-to-live."""
-        self._hear(worker, now_s)
-        self._leaves_by_s.pop(worker, None)
+        self._renew(worker, self._time_s(now_s))
 
     def leave(self, worker: str, *, within_s: float, now_s: float) -> None:
         """`worker` is alive, and has left `within_s` from now at the latest: nothing that it still holds
         lasts beyond that, whatever is heard of it. Said again, the earliest word counts."""
+        now_s = self._time_s(now_s)
         by_s = min(self._leaves_by_s.get(worker, float("inf")), now_s + within_s)
         self._leaves_by_s[worker] = by_s
         self._reads.pop(worker, None)
@@ -213,31 +226,17 @@ class Ledger:
 
     def expire(self, *, now_s: float) -> tuple[Lease, ...]:
         """Take back the leases of workers that fell silent, and say which."""
-        self._forgive_deafness(now_s)
-        silent = {worker for worker, until_s in self._alive_until_s.items() if until_s <= now_s}
-        lapsed = tuple(lease for lease in self._leases.values() if lease.worker in silent)
-        for lease in lapsed:
-            del self._leases[lease.token]
-            if lease.lapses + 1 >= self._terms.lapses_max:
-                self._partitions[lease.partition].give_up(lease.start, lease.end)
-            else:
-                self._repeated += lease.end - lease.start
-                self._partitions[lease.partition].take_back(lease.start, lease.end, lease.lapses + 1)
-        for worker in silent:
-            del self._alive_until_s[worker]
-            self._leaves_by_s.pop(worker, None)
-            self._reads.pop(worker, None)
-            self._settled.pop(worker, None)
-        return lapsed
+        return self._expire(self._time_s(now_s))
 
     def take_turn(self, worker: str, *, every_s: float, now_s: float) -> bool:
         """Whether `worker` may commit the watermark now: one at a time, `every_s` after the last."""
+        now_s = self._time_s(now_s)
         return self._turn.take(worker, every_s=every_s, lasts_s=self._terms.turn_s, now_s=now_s)
 
     def end_turn(self, worker: str, *, committed: bool = False, now_s: float) -> None:
         """The turn is over, and whether the group took the watermark. Nothing happens when the turn
         had passed to another."""
-        if self._turn.end(worker, now_s=now_s):
+        if self._turn.end(worker, now_s=self._time_s(now_s)):
             self._committed = self._committed or committed
 
     def leases(self) -> tuple[Lease, ...]:
@@ -265,6 +264,36 @@ class Ledger:
             topic_id=self._topic_id,
             committed=self._committed,
         )
+
+    def _time_s(self, clock_s: float) -> float:
+        """What time it is here, which is never earlier than when somebody was heard last."""
+        now_s = clock_s + self._behind_s
+        if self._heard_s is None or self._heard_s - now_s <= _STEP_S:
+            return now_s
+        self._behind_s += self._heard_s - now_s
+        return self._heard_s
+
+    def _expire(self, now_s: float) -> tuple[Lease, ...]:
+        self._forgive_deafness(now_s)
+        silent = {worker for worker, until_s in self._alive_until_s.items() if until_s <= now_s}
+        lapsed = tuple(lease for lease in self._leases.values() if lease.worker in silent)
+        for lease in lapsed:
+            del self._leases[lease.token]
+            if lease.lapses + 1 >= self._terms.lapses_max:
+                self._partitions[lease.partition].give_up(lease.start, lease.end)
+            else:
+                self._repeated += lease.end - lease.start
+                self._partitions[lease.partition].take_back(lease.start, lease.end, lease.lapses + 1)
+        for worker in silent:
+            del self._alive_until_s[worker]
+            self._leaves_by_s.pop(worker, None)
+            self._reads.pop(worker, None)
+            self._settled.pop(worker, None)
+        return lapsed
+
+    def _renew(self, worker: str, now_s: float) -> None:
+        self._hear(worker, now_s)
+        self._leaves_by_s.pop(worker, None)
 
     def _hear(self, worker: str, now_s: float) -> None:
         self._forgive_deafness(now_s)

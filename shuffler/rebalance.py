@@ -68,7 +68,7 @@ class _Plan:
         self._names = sorted(worker_speeds)
         self._speeds = _believable(np.array([worker_speeds[name] for name in self._names], dtype=np.float64))
         # A partition without measured traffic still has to be read: spread those evenly too.
-        given: Floats = np.asarray(partition_loads, dtype=np.float64)
+        given = _believable(np.asarray(partition_loads, dtype=np.float64), least=0.0)
         self._loads: Floats = np.maximum(given, max(float(given.sum()), 1.0) * 1e-6)
         self._load: list[float] = self._loads.tolist()
         self._fair = float(self._loads.sum() / self._speeds.sum())
@@ -215,10 +215,10 @@ class _Plan:
         return owners
 
 
-def _believable(speeds: Floats) -> Floats:
-    """A speed that cannot be is replaced by the mean of those that can."""
-    sound = np.isfinite(speeds) & (speeds > 0)
-    return np.where(sound, speeds, speeds[sound].mean() if sound.any() else 1.0)
+def _believable(figures: Floats, *, least: float = np.nextafter(0.0, 1.0)) -> Floats:
+    """A speed or a load that cannot be is replaced by the mean of those that can."""
+    sound = np.isfinite(figures) & (figures >= least)
+    return np.where(sound, figures, figures[sound].mean() if sound.any() else 1.0)
 
 
 def _moves(current: Assignment, after: Assignment, worker_speeds: Mapping[str, float]) -> tuple[Move, ...]:

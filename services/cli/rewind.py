@@ -45,6 +45,9 @@ def rewind(
     target = _target(to)
 
     def how(_: Settings, topic: Topic, ledger: LeaseLedger) -> dict[int, int]:
+        unknown = sorted(set(target) - set(topic.partitions())) if isinstance(target, dict) else []
+        if unknown:
+            raise typer.BadParameter(f"--to names partition {unknown[0]}, which {topic.name!r} does not have")
         return position.rewind(topic, ledger, target)
 
     move("rewind", job, config, how, f"{job} goes on")

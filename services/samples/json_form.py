@@ -66,7 +66,10 @@ def _listed(body: dict[str, object], name: str, count: int) -> list[object]:
 
 def _id(value: object) -> int:
     if isinstance(value, str):
-        return id_of(value)
+        try:
+            return id_of(value)
+        except UnicodeEncodeError as error:  # JSON can name half of a character, which is no text
+            raise NotASample(f"id {value!r} is no text: {error.reason}") from error
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
         raise NotASample(f"id {value!r} is neither text nor a whole number of 64 bits")
     return value

@@ -16,8 +16,8 @@ class WorkerSettings(SettingsGroup):
     device: Literal["emulated", "numpy", "cpu", "cuda"] = "emulated"
     """`emulated` takes as long for a step as a GPU would, and computes nothing. The others learn, with the
     parameter server: `numpy` on any machine, `cpu` and `cuda` by PyTorch (the extra `trainer`)."""
-    batch: PositiveInt = 128
-    """Samples in a step."""
+    batch: Annotated[int, Field(ge=1, le=1_000_000)] = 128
+    """Samples in a step; a million at most, which is what Kafka's client gives at once."""
     step_ms: NonNegativeFloat | None = None
     """How long a full step takes at least; when not given, 128 on the emulated device and 0 on others."""
     startup_s: NonNegativeFloat = 0.0

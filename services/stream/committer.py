@@ -145,7 +145,8 @@ class Committer:
     def _adopt(self, reset: Reset) -> None:
         """Raise the epoch and start again from there: what workers still hold is lost to them."""
         begins, ends = self._topic.begins(reset.partitions), self._topic.ends(reset.partitions)
-        starts = reset.starts if reset.starts is not None else begins
+        # Of a partition without a leader, or that the new topic does not have, nothing is trained either.
+        starts = reset.starts if reset.starts is not None else {p: begins.get(p, 0) for p in reset.partitions}
         self._ledger.reset(
             {p: min(max(start, begins.get(p, start)), ends.get(p, start)) for p, start in starts.items()},
             ends,

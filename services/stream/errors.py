@@ -4,6 +4,7 @@ StreamError
 ├── LedgerUnavailable    Redis does not answer: finish what is leased, wait, try again
 ├── SourceUnavailable    Kafka does not answer: wait, try again
 ├── SourceMissing        Kafka answers and has no such topic: a person must look
+├── WithoutLeader        partitions cannot be asked for their ends: wait, try again
 ├── GroupHasMembers      somebody else consumes as this group: a person must stop them
 ├── StillTraining        workers hold leases: stop them first
 └── CommitRefused        the group's offsets cannot be written now: the ledger still knows them
@@ -42,6 +43,16 @@ class SourceMissing(StreamError):
     def __init__(self, topic: str, where: str) -> None:
         super().__init__(
             f"Kafka at {where} has no topic {topic!r}; create it or mend the job's topic setting"
+        )
+
+
+class WithoutLeader(StreamError):
+    """Kafka answers, but not for these partitions."""
+
+    def __init__(self, topic: str, partitions: Sequence[int]) -> None:
+        shown = ", ".join(map(str, partitions[:8]))
+        super().__init__(
+            f"partition {shown} of {topic!r} has no leader, and nothing was moved; try again when it has one"
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 _MARK: Final = "penstock epoch="
 """What our commits carry as metadata: a commit without it was made by somebody else."""
+_OURS: Final = re.compile(_MARK + "([0-9]{1,15})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,11 @@ def mark_of(epoch: int) -> str:
 
 
 def epoch_of(metadata: str | None) -> int | None:
-    """The epoch of a commit; None when the mark is not ours.
+    """The epoch of a commit; None when the mark is not ours: no clock ever gives a longer number,
+    and Redis could not tell it from the next.
 
-    >>> epoch_of(mark_of(12)), epoch_of("")
-    (12, None)
+    >>> epoch_of(mark_of(12)), epoch_of(""), epoch_of(mark_of(10**15))
+    (12, None, None)
     """
-    number = (metadata or "").removeprefix(_MARK)
-    return int(number) if metadata and metadata.startswith(_MARK) and number.isdigit() else None
+    found = _OURS.fullmatch(metadata or "")
+    return int(found[1]) if found else None

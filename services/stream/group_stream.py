@@ -14,10 +14,12 @@ from threading import Event
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from services.settings.root import KafkaSettings
 from services.stream.batch import Batch, Decode, Part
+from services.stream.errors import SourceMissing
+from services.stream.offsets import explain
 from services.stream.outage import Outage
 from services.stream.plan import StreamPlan
 
@@ -40,10 +42,14 @@ class GroupStream(Iterator[Batch]):
     def __init__(self, kafka: KafkaSettings, plan: StreamPlan, *, decode: Decode = Message.value) -> None:
         self._plan = plan
         self._decode = decode
-        self._consumer = Consumer(kafka.client(**_membership(plan)))
+        self._kafka = kafka
+        self._consumer = Consumer(kafka.client(**_membership(plan), on_commit=self._on_commit))
         self._consumer.subscribe([plan.topic], on_revoke=self._on_revoke, on_lost=self._on_lost)
         self._given: deque[_Given] = deque()
         self._positions: dict[int, int] = {}
+        """Behind what is done."""
+        self._taken: dict[int, int] = {}
+        """What of it the group has taken."""
         self._commit_at_s = 0.0
         self._stopping = Event()
         self._outage = Outage("kafka group")
@@ -57,6 +63,21 @@ class GroupStream(Iterator[Batch]):
                 return self._hand_out(samples)
         self.close()
         raise StopIteration
+
+    def connect(self) -> None:
+        """Ask once whether Kafka is there and has the topic: a member that subscribes to nothing waits for
+        ever, and without a broker it is not even told why.
+
+        Raises SourceUnavailable, SourceMissing.
+        """
+        topic, where = self._plan.topic, self._kafka.bootstrap
+        try:
+            # A request that names a topic creates it on some brokers: this one names none.
+            there = self._consumer.list_topics(timeout=self._kafka.timeout_s).topics
+        except KafkaException as error:
+            raise explain(error.args[0], topic=topic, where=where) from error
+        if topic not in there:
+            raise SourceMissing(topic, where)
 
     def stop(self) -> None:
         """Take no more work; the iteration ends with the next batch asked for."""
@@ -112,21 +133,26 @@ class GroupStream(Iterator[Batch]):
             self._commit(asynchronous=True)
 
     def _commit(self, *, asynchronous: bool) -> None:
-        """Commit behind the last batch before which all are done. A failure is told, not raised."""
+        """Commit behind the last batch before which all are done. A failure is told, not raised, and what the
+        group did not take is committed again with the next: while nothing new comes, too."""
         while self._given and self._given[0].part.done:
             self._positions |= self._given.popleft().positions
         mine = {place.partition for place in self._consumer.assignment()}
-        offsets = [TopicPartition(self._plan.topic, p, at) for p, at in self._positions.items() if p in mine]
-        self._positions = {}
+        due = {p: at for p, at in self._positions.items() if p in mine and self._taken.get(p) != at}
+        offsets = [TopicPartition(self._plan.topic, p, at) for p, at in due.items()]
         if not offsets:
             return
         try:
             if asynchronous:
                 self._consumer.commit(offsets=offsets)
             else:
-                self._consumer.commit(offsets=offsets, asynchronous=False)
+                self._on_commit(None, self._consumer.commit(offsets=offsets, asynchronous=False))
         except KafkaException as error:
             _log.warning("group_commit_failed", why=error.args[0].str(), remedy="the next one tells the same")
+
+    def _on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        if error is None:
+            self._taken |= {place.partition: place.offset for place in places if place.error is None}
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit(asynchronous=False)
@@ -140,6 +166,7 @@ class GroupStream(Iterator[Batch]):
         """What was read of these is another member's: it starts from our last commit."""
         for place in partitions:
             self._positions.pop(place.partition, None)
+            self._taken.pop(place.partition, None)
             for given in self._given:
                 given.positions.pop(place.partition, None)
 

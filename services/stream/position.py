@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from services.settings.root import KafkaSettings
-from services.stream.errors import StillTraining
+from services.stream.errors import StillTraining, WithoutLeader
 from services.stream.ports import LeaseLedger
 from services.stream.topic import Topic
 from shuffler.errors import NotOpened
@@ -20,10 +20,16 @@ def rewind(topic: Topic, ledger: LeaseLedger, to: Target) -> dict[int, int]:
     """Train again, or skip, from `to`; where each partition that moves starts now.
 
     Works while workers run: the epoch rises, what they hold is lost to them, and they go on from
-    there. Offsets that Kafka does not have are moved to the nearest that it has. Raises StreamError.
+    there. Offsets that Kafka does not have are moved to the nearest that it has, and partitions that it does
+    not have are left out. Raises StreamError: also where a partition has no leader, for it would stay
+    where it is.
     """
     partitions = topic.partitions()
     begins, ends = topic.begins(partitions), topic.ends(partitions)
+    asked = set(partitions) if isinstance(to, str | datetime) else {p for p in to if p in partitions}
+    silent = asked - (begins.keys() & ends.keys())
+    if silent:
+        raise WithoutLeader(topic.name, sorted(silent))
     wanted = _starts(topic, to, begins, ends)
     starts = {p: min(max(offset, begins[p]), ends[p]) for p, offset in wanted.items() if p in begins}
     commits = topic.committed(partitions)

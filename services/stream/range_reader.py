@@ -43,6 +43,8 @@ class RangeReader:
         """How long was waited for records since the last came."""
         self.out_of_range = False
         """Kafka does not have the position (any more): look where its log begins, and `skip_to`."""
+        self.stalled = False
+        """Whether the last read ended a long wait for nothing: see whether the partition still is there."""
         self.trouble: KafkaError | None = None
         """What Kafka last complained of; librdkafka tries again by itself."""
 
@@ -66,6 +68,7 @@ class RangeReader:
 
     def read(self, limit: int, *, timeout_s: float) -> list[Message]:
         """Up to `limit` records of the range; fewer, even none, when they take longer than `timeout_s`."""
+        self.stalled = False
         if not self._ahead and self._read_to < self._end:
             self._fetch(limit, timeout_s)
         records, self._ahead = _split(self._ahead, limit, self._end)
@@ -120,6 +123,7 @@ class RangeReader:
         if self._silent_s > _STALLED_S and not self.out_of_range:
             _log.debug("range_asked_anew", partition=self._partition, offset=self._position, end=self._end)
             self._jump(self._partition_read(), self._position)
+            self.stalled = True
 
     def _hear(self, event: Message) -> None:
         error = event.error()

@@ -9,7 +9,7 @@ with stream(settings, "clicks", worker="gpu-3") as batches:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from threading import Event
 from typing import Final
@@ -56,8 +56,10 @@ def stream(
     """
     plan = StreamPlan.of(job, settings.jobs[job], drain_s=drain_time_s(settings.jobs[job].pool))
     if settings.jobs[job].shuffle.mode is Shuffle.GROUP:
-        with closing(GroupStream(settings.kafka, plan, decode=decode)) as members:
-            yield members
+        with closing(GroupStream(settings.kafka, plan, decode=decode)) as member:
+            if not _connect(member.connect, within_s=connect_s, stopping=stopping or Event()):
+                member.close()
+            yield member
         return
     redis = settings.redis
     with ExitStack() as stack:
@@ -81,18 +83,18 @@ def stream(
             decode=decode,
         )
         stack.callback(batches.close)
-        if not _connect(batches, within_s=connect_s, stopping=stopping or Event()):
+        if not _connect(batches.connect, within_s=connect_s, stopping=stopping or Event()):
             batches.close()
         yield batches
 
 
-def _connect(batches: SampleStream, *, within_s: float, stopping: Event) -> bool:
-    """Wait until Kafka and Redis have both answered; False when told to stop. Raises StreamError."""
+def _connect(connect: Callable[[], None], *, within_s: float, stopping: Event) -> bool:
+    """Wait until all have answered that it asks; False when told to stop. Raises StreamError."""
     deadline_s = time.monotonic() + within_s
     told = False
     while not stopping.is_set():
         try:
-            batches.connect()
+            connect()
         except StreamError as error:
             if time.monotonic() >= deadline_s:
                 raise

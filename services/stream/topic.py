@@ -159,7 +159,7 @@ class Topic:
     def commit(self, offsets: Mapping[int, int], *, epoch: int | None) -> None:
         """Commit for the group, without being a member; without our mark when `epoch` is None.
 
-        Raises CommitRefused.
+        Partitions that the topic does not have are left out. Raises CommitRefused.
 
         Through the admin client, which gives up in time: a consumer's commit waits most of a minute
         for a coordinator that is away. A group with live members refuses, and says so for each
@@ -172,9 +172,11 @@ class Topic:
                 places = coordinator.commit(wanted, timeout_s=self._timeout_s)
         except KafkaException as error:
             raise CommitRefused(self._group, self.name, error.args[0]) from error
-        for place in places:
-            if place.error is not None:
-                raise CommitRefused(self._group, self.name, place.error)
+        refused = [place.error for place in places if place.error is not None]
+        # A topic made anew may have fewer partitions: the ledger still knows the others.
+        worse = [error for error in refused if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART]
+        if worse or len(refused) == len(places) > 0:
+            raise CommitRefused(self._group, self.name, (worse or refused)[0])
 
     @contextmanager
     def _asking_coordinator(self) -> Iterator[_Coordinator]:

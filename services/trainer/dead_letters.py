@@ -14,7 +14,14 @@ _log = structlog.get_logger(__name__)
 
 SUFFIX: Final = ".dead-letter"
 _FLUSH_S: Final = 5.0
-_OPTIONS: Final[dict[str, Any]] = {"linger.ms": 20, "message.timeout.ms": 30_000, "log_level": 2}
+_REASON_MOST: Final = 500
+"""Characters: a reason may quote all of a message, and both together would be too large for Kafka."""
+_OPTIONS: Final[dict[str, Any]] = {
+    "linger.ms": 20,
+    "message.timeout.ms": 30_000,
+    "message.max.bytes": 100_000_000,  # Kafka decides: it took them once already
+    "log_level": 2,
+}
 
 
 class DeadLetters:
@@ -34,7 +41,7 @@ class DeadLetters:
     def put(self, messages: list[Message], reasons: Mapping[int, str]) -> None:
         """Send those of `messages` whose place is in `reasons`."""
         for place, why in reasons.items():
-            self._send(messages[place], why)
+            self._send(messages[place], why[:_REASON_MOST])
         if self._producer is not None:
             self._producer.poll(0)
 

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Semaphore, Thread
+from typing import Final
 
+import numpy as np
 import structlog
 
 from estimator.throughput import StepTimes
@@ -29,6 +31,10 @@ from services.trainer.ps.client import Keyed, ParameterClient, Pulled
 from services.trainer.telemetry import Tally
 
 _log = structlog.get_logger(__name__)
+
+_AGE_MAX_S: Final = 1e10
+"""No sample is older, whatever it says: the sum of times such as 1e308 is no number, and the controller takes
+no report with one."""
 
 
 class ModelMismatch(Exception):
@@ -193,11 +199,11 @@ class Learner:
             self._with.pusher.push(step.keyed, step.lesson.rows, step.lesson.dense)
             push_s = time.monotonic() - began_s
             step.batch.done()
-            age_s = self._now_s() - float(step.samples.at_s.mean())
+            ages_s = np.clip(self._now_s() - step.samples.at_s, -_AGE_MAX_S, _AGE_MAX_S)
             # Its own is not among the others; a shard that came back counts from an earlier number.
             stale = max(0, self._with.pusher.version - step.version - 1)
             self._with.evaluation.trained(
-                step.samples.labels, step.lesson.chances, age_s=age_s, stale_batches=stale
+                step.samples.labels, step.lesson.chances, age_s=float(ages_s.mean()), stale_batches=stale
             )
             wait_s = step.pull_s + push_s
             times = StepTimes(step.input_s, step.compute_s, wait_s, step.pull_s, step.starved_s)

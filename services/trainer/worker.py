@@ -16,6 +16,7 @@ from services.control.types import ShardFigures
 from services.samples.layout import SampleShape
 from services.settings.root import Settings
 from services.store.connect import connect_sync
+from services.store.errors import StateCorrupt
 from services.store.keys import Keys
 from services.store.reports import ReportWriter
 from services.stream.drain_time import drain_time_s
@@ -62,7 +63,7 @@ def run_worker(settings: Settings, job: str, worker: str, *, connect_s: float) -
         except (DeviceMissing, ModelMismatch) as error:
             log.critical("worker_gave_up", why=str(error))
             return EXIT_NO_DEVICE
-        except (StreamError, ShardError, StateUnavailable) as error:
+        except (StreamError, ShardError, StateUnavailable, StateCorrupt) as error:
             log.critical("worker_gave_up", why=str(error))
             return EXIT_UNAVAILABLE
     log.info("worker_left")

@@ -95,6 +95,7 @@ WRONG = {
     "cut short": (encode(some(1))[0][:-1], "it has 47 bytes, a sample of its shape has 48"),
     "too few ids": (as_json(some(1), 0, ids=[1]), "ids is not a list of 3"),
     "an id that is none": (as_json(some(1), 0, ids=[1, 2, -3]), "id -3 is neither text nor"),
+    "half of a character": (as_json(some(1), 0, ids=["\ud800", 2, 3]), r"id '\\ud800' is no text"),
     "a label of text": (as_json(some(1), 0, label="yes"), "label is 'yes', not a number"),
     "numbers of lists": (as_json(some(1), 0, numbers=[[], 1]), r"one of numbers is \[\], not a number"),
     "a number too large": (as_json(some(1), 0, numbers=[10**400, 1]), "number is too large"),

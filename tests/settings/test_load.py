@@ -171,3 +171,9 @@ def test_capacities_are_one_for_each_shard() -> None:
 
     with pytest.raises(ValueError, match="capacities has 2 numbers; shards is 3"):
         Settings.model_validate({"jobs": {"clicks": job}})
+
+
+def test_a_batch_is_no_larger_than_what_kafkas_client_gives_at_once() -> None:
+    Settings.model_validate({"jobs": {"clicks": {"topic": "clicks", "worker": {"batch": 1_000_000}}}})
+    with pytest.raises(ValueError, match="less than or equal to 1000000"):
+        Settings.model_validate({"jobs": {"clicks": {"topic": "clicks", "worker": {"batch": 1_000_001}}}})

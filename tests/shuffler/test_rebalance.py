@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 from hypothesis import assume, given
@@ -241,3 +242,13 @@ def test_a_worker_that_leaves_takes_only_its_own_partitions_with_it(
 
     kept = [p for p, owners in before.owners.items() if owners[0] != leaver]
     assert sum(before.owners[p][0] != after.owners[p][0] for p in kept) <= len(others)
+
+
+@given(st.sampled_from([math.nan, math.inf, -math.inf, -5.0]), st.integers(0, 3))
+def test_a_load_that_cannot_be_does_not_decide_about_the_other_partitions(load: float, place: int) -> None:
+    partition_loads = [10.0, 10.0, 10.0, 10.0]
+    after = rebalance(
+        Assignment(), [*partition_loads[:place], load, *partition_loads[place + 1 :]], {"a": 1.0, "b": 1.0}
+    )
+
+    assert carried(after, partition_loads) == {"a": 20.0, "b": 20.0}

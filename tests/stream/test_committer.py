@@ -40,6 +40,18 @@ class Group:
         self._epoch = epoch
 
 
+class MadeAnew(Group):
+    """Another topic of the name, of whose partitions only the first has a leader yet."""
+
+    def id(self) -> str:
+        return "second"
+
+    def begins(self, partitions: Iterable[int]) -> dict[int, int]:
+        return {p: 0 for p in partitions if p == 0}
+
+    ends = begins
+
+
 class Looks:
     """A frontier that only counts how often it was looked at."""
 
@@ -107,6 +119,20 @@ def test_ranges_that_are_given_up_are_told_once(shared: LedgerUnderTest) -> None
         committer.commit(every_s=0.0)
 
     assert [log["offsets"] for log in logs if log["event"] == "samples_quarantined"] == [[0, 1]]
+
+
+def test_of_a_topic_made_anew_a_partition_without_a_leader_starts_at_its_beginning_too(
+    shared: LedgerUnderTest,
+) -> None:
+    ledger = opened(shared, {0: 10, 1: 10})
+    ledger.open({}, topic_id="first")
+    for _ in range(2):
+        ledger.complete(acquired(ledger, "a", samples=10), trained=10, late=0)
+
+    committing(shared, MadeAnew(), "a").commit(every_s=0.0)
+
+    assert ledger.progress().watermarks == {0: 0, 1: 0}
+    assert ledger.progress().ends == {0: 0, 1: 0}
 
 
 def test_whoever_has_the_turn_looks_for_new_samples_then_and_half_way_to_the_next(

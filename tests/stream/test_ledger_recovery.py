@@ -118,6 +118,25 @@ def test_after_a_reset_everything_that_was_out_is_lost_to_its_worker(shared: Led
     assert extent(acquired(ledger, "a", samples=70, prefer=[0])) == (0, 30, 100)
 
 
+def test_a_clock_that_is_set_back_keeps_no_lease_no_turn_and_no_sample_waiting(
+    shared: LedgerUnderTest,
+) -> None:
+    """As when Redis fails over to a machine whose clock is minutes behind."""
+    ledger = opened(shared, {0: 10, 1: 3})
+    acquired(ledger, "dead", prefer=(0,))
+    assert ledger.take_turn("a", every_s=1.0)
+    ledger.end_turn("a")
+
+    shared.time.pass_s(-300.0)
+    shared.keep_alive("a", for_s=TERMS.ttl_s + 1)
+
+    assert extent(acquired(ledger, "a")) == (0, 0, 10)
+    assert ledger.take_turn("a", every_s=1.0)
+    left_to_fill = ledger.acquire("a", samples=10, least=10, prefer=())
+    assert left_to_fill is not None
+    assert extent(left_to_fill) == (1, 0, 3)
+
+
 def test_a_reset_forgets_what_was_given_up_there(shared: LedgerUnderTest) -> None:
     ledger = opened(shared, {0: 4})
     for number in range(TERMS.lapses_max):

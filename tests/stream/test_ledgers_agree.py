@@ -21,7 +21,7 @@ PARTITIONS = range(4)
 workers = st.sampled_from("abc")
 leasts = st.sampled_from([1, 1, 10, 30])
 steps = st.one_of(
-    st.tuples(st.just("pass"), st.sampled_from([0.5, 1.0, 2.5, 4.0, 11.0])),
+    st.tuples(st.just("pass"), st.sampled_from([0.5, 1.0, 2.5, 4.0, 11.0, -0.5, -300.0])),
     st.tuples(st.just("extend"), st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 200))),
     st.tuples(
         st.just("acquire"),

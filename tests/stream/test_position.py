@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import yaml
+from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
 from services.cli.main import app
 from services.settings import Settings
 from services.store.connect import connect_sync
 from services.store.keys import Keys
-from services.stream.errors import StillTraining
+from services.stream.errors import SourceMissing, SourceUnavailable, StillTraining, StreamError, WithoutLeader
 from services.stream.position import hand_back, rewind, take_over
 from services.stream.redis_ledger import RedisLedger
 from services.stream.sdk import stream
 from services.stream.topic import Topic
 from shuffler.ledger import Terms
 from tests.servers.kafka import KafkaUnderTest
-from tests.stream.streams import JOB, committed, produce, progress_of, settings_for, trained_all, training
+from tests.stream.streams import (
+    JOB,
+    committed,
+    impatient,
+    produce,
+    progress_of,
+    settings_for,
+    trained_all,
+    training,
+)
 from tests.waiting import eventually
 
 
@@ -64,6 +75,30 @@ def test_a_position_that_kafka_does_not_have_is_the_nearest_that_it_has(
         assert rewind(*desk, {0: 5_000}) == {0: 10}
         assert rewind(*desk, "earliest") == {0: 0}
         assert rewind(*desk, "latest") == {0: 10}
+
+
+class Led(Topic):
+    """Of its partitions only the first has a leader."""
+
+    def begins(self, partitions: Iterable[int]) -> dict[int, int]:
+        return super().begins(p for p in partitions if p == 0)
+
+
+@pytest.mark.parametrize("to", ["earliest", {0: 1, 1: 2}])
+def test_where_a_partition_cannot_be_moved_nothing_is(
+    kafka: KafkaUnderTest, redis_url: str, group: str, to: Literal["earliest"] | dict[int, int]
+) -> None:
+    topic = kafka.new_topic(2)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group)
+    produce(kafka.bootstrap, topic, {0: 10, 1: 10})
+    with at_desk(settings) as (reader, ledger), closing(Led(settings.kafka, topic, group)) as led:
+        rewind(reader, ledger, "latest")
+
+        with pytest.raises(WithoutLeader, match="partition 1 of"):
+            rewind(led, ledger, to)
+
+        assert ledger.progress().watermarks == {0: 10, 1: 10}
+        assert rewind(led, ledger, {0: 4, 9: 0}) == {0: 4}
 
 
 @pytest.mark.real_broker
@@ -128,6 +163,9 @@ def test_the_commands_move_a_job_and_say_where_to(
         f"{JOB} takes over from {group}-own at 0:15\n",
     )
     assert run("rewind", JOB, "--to", "yesterday")[0] == 2
+    code, said = run("rewind", JOB, "--to", "0:5,7:100")
+    assert code == 2, "a partition that is mistyped would be left where it is, without a word"
+    assert "--to names partition 7" in said
     assert run("rewind", "nobody", "--to", "latest")[0] == 2
 
 
@@ -150,6 +188,43 @@ def test_workers_may_join_kafkas_own_group_instead(
         eventually(lambda: len(other.seen) == 20, within_s=60, what="the rest is trained")
 
     assert one.seen + other.seen == dict.fromkeys([*one.seen, *other.seen], 1)
+
+
+@pytest.mark.parametrize(("bootstrap", "raised"), [(None, SourceMissing), ("127.0.0.1:1", SourceUnavailable)])
+def test_a_member_of_kafkas_group_says_that_there_is_no_topic_or_no_kafka(
+    kafka: KafkaUnderTest, redis_url: str, group: str, bootstrap: str | None, raised: type[StreamError]
+) -> None:
+    where = bootstrap or kafka.bootstrap
+    settings = settings_for(where, redis_url, "no-such-topic", group, shuffle={"mode": "group"})
+
+    with (
+        pytest.raises(raised, match="no-such-topic" if bootstrap is None else bootstrap),
+        stream(impatient(settings, timeout_s=2.0), JOB, worker="a", connect_s=0.2),
+    ):
+        pass
+
+
+def test_a_commit_that_kafkas_group_did_not_take_is_made_again_though_nothing_new_comes(
+    kafka: KafkaUnderTest, redis_url: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Losing(Consumer):
+        """Its first commit fails behind its back, as one made in the background does."""
+
+        lost = False
+
+        def commit(self, *args: Any, **options: Any) -> Any:
+            if not self.lost:
+                self.lost = True
+                return None
+            return super().commit(*args, **options)
+
+    monkeypatch.setattr("services.stream.group_stream.Consumer", Losing)
+    topic = kafka.new_topic(1)
+    produce(kafka.bootstrap, topic, {0: 100})
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"mode": "group"})
+
+    with training(settings, "a"):
+        eventually(lambda: committed(settings, 1) == {0: 100}, within_s=60, every_s=0.5, what="the commit")
 
 
 def test_samples_come_through_the_users_decode(kafka: KafkaUnderTest, redis_url: str, group: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from itertools import count
+from threading import Event
 from typing import Any
 
 import pytest
@@ -11,9 +13,10 @@ from structlog.testing import capture_logs
 
 from services.settings import Settings
 from services.store.keys import Keys
-from services.stream.group_commit import Commit
+from services.stream.group_commit import Commit, epoch_of
 from services.stream.reconcile import reset_needed
 from services.stream.topic import Topic
+from shuffler.errors import NotOpened
 from shuffler.lease import Progress
 from tests.servers.kafka import KafkaUnderTest
 from tests.stream.streams import (
@@ -56,6 +59,11 @@ def test_a_commit_that_is_not_ours_is_an_operators_reset() -> None:
 
     assert reset is not None
     assert (reset.why, reset.starts) == ("operator_moved_the_group", {0: 10})
+
+
+@pytest.mark.parametrize("number", ["\N{SUPERSCRIPT TWO}", "", "-5", "1e3", "9" * 26, "\N{THAI DIGIT TWO}"])
+def test_a_mark_that_only_looks_like_ours_is_not_ours(number: str) -> None:
+    assert epoch_of(f"penstock epoch={number}") is None
 
 
 def test_a_foreign_commit_before_our_first_one_is_no_reset() -> None:
@@ -153,6 +161,41 @@ def test_a_topic_made_anew_is_trained_from_its_beginning_and_the_old_rest_is_los
         eventually(lambda: progress_of(settings).watermarks == {0: 60}, within_s=60, what="all is trained")
 
     assert "topic_recreated" in [log.get("why") for log in logs], json.dumps(logs, default=str)
+
+
+@pytest.mark.real_broker
+def test_a_topic_made_anew_with_fewer_partitions_is_trained_and_nobody_waits_for_those_that_are_gone(
+    kafka: KafkaUnderTest, redis_url: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.stream.committer._LOOK_FOR_TOPIC_S", 0.2)
+    topic = kafka.new_topic(2)
+    settings = settings_for(kafka.bootstrap, redis_url, topic, group, shuffle={"lease_s": 10.0})
+    produce(kafka.bootstrap, topic, {1: 20_000})
+    batches, is_gone = count(1), Event()
+    with training(settings, "a", before_done=lambda: next(batches) < 20 or is_gone.wait(60)):
+        eventually(lambda: out_of(settings) > 5_000, what="more is leased than Kafka fetches ahead")
+        eventually(lambda: progress_of(settings).topic_id, what="the topic's id is known")
+        epoch = progress_of(settings).epoch
+        admin = kafka.admin()
+        admin.delete_topics([topic])[topic].result()
+        eventually(lambda: topic not in admin.list_topics(timeout=10).topics, what="the topic is gone")
+        kafka.create_topic(topic, 1)
+        produce(kafka.bootstrap, topic, {0: 60})
+        eventually(lambda: progress_of(settings).epoch > epoch, within_s=60, what="it is noticed")
+        is_gone.set()
+        eventually(
+            lambda: progress_of(settings).watermarks == {0: 60, 1: 0}, within_s=60, what="all is trained"
+        )
+        eventually(lambda: committed(settings, 1) == {0: 60}, every_s=0.5, what="the commit")
+        eventually(lambda: progress_of(settings).committed, what="the ledger knows of the commit")
+
+
+def out_of(settings: Settings) -> int:
+    """Offsets that are out on leases; none before a worker has opened the ledger."""
+    try:
+        return progress_of(settings).out
+    except NotOpened:
+        return 0
 
 
 def operator_moves(settings: Settings, offsets: dict[int, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event, Thread
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import pytest
 from confluent_kafka import Message
 
 from services.samples.layout import Samples, encode
+from services.store import codec
 from services.stream.batch import Batch, Part
 from services.traffic.clicks import CLICK_SHAPE, ClickMaker
 from services.trainer.dead_letters import DeadLetters
@@ -225,6 +227,18 @@ def test_how_many_batches_of_others_came_in_between_is_told() -> None:
 
     assert quality is not None
     assert quality.staleness_batches == 3
+
+
+def test_samples_that_lie_about_their_time_leave_the_report_readable() -> None:
+    samples = ClickMaker(users=5, items=3).draw(4, at_s=90.0, simulated_s=0.0).samples
+    lying = replace(samples, at_s=np.array([1.7e308, 1.7e308, -1.7e308, 90.0]))
+
+    with learning() as ready:
+        tally = run(Queue([encode(lying), encode(replace(lying, at_s=np.full(4, -1.7e308)))]), ready)
+
+    report = codec.decode_report(codec.encode_report(tally.report()), key="report")
+    assert report.quality is not None
+    assert report.quality.samples == 8
 
 
 def test_how_long_the_device_waited_for_a_batch_is_told_and_not_how_long_for_traffic() -> None:

@@ -21,7 +21,7 @@ from services.traffic.clicks import ClickMaker
 from services.trainer.ps.directory import RedisDirectory
 from services.trainer.ps.link import ShardLink
 from services.trainer.ps.placement import keys_of
-from services.trainer.ps.snapshot import SnapshotVault
+from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
 from services.trainer.ps.wire import Operation, Request
 from shuffler.errors import NotOpened
 from shuffler.lease import Progress
@@ -29,6 +29,7 @@ from tests.servers.cable import Cable
 from tests.servers.kafka import KafkaUnderTest
 from tests.stream.streams import JOB, progress_of, settings_for
 from tests.trainer.learning import Cluster, Process, send_clicks, send_one_of_each_user
+from tests.trainer.ps.shards import desk
 from tests.trainer.test_dead_letters import consumed
 from tests.waiting import eventually, eventually_async
 
@@ -323,6 +324,31 @@ def test_a_worker_whose_parameter_server_never_answers_gives_up(cluster: Cluster
 
     assert worker.process.wait(60) == 69
     assert "penstock shard --job clicks --shard 0" in worker.said()
+
+
+def test_a_worker_that_cannot_read_where_the_parameter_server_is_says_so_and_gives_up(
+    cluster: Cluster, settings: Settings
+) -> None:
+    with connect_sync(settings.redis) as store:
+        store.hset(Keys(settings.redis.prefix).shards(JOB), "0", "half of an addr")
+    worker = cluster.worker("w0")
+
+    assert worker.process.wait(60) == 69
+    assert "start the shard again" in worker.said()
+    assert "Traceback" not in worker.said()
+
+
+def test_a_shard_that_comes_back_with_embeddings_of_another_size_says_what_to_do(
+    lone: Cluster, settings: Settings
+) -> None:
+    other = desk(row_size=1 + 16)
+    other.table.pull(np.arange(3, dtype=np.uint64))
+    snapshots(settings).write(Snapshot.of(other, Position({0: 3}, trained=3)))
+    shard = lone.shard()
+
+    assert shard.process.wait(60) == 69
+    assert "embeddings of 16 numbers, the settings ask for 4; set parameters.dim back" in shard.said()
+    assert "Traceback" not in shard.said()
 
 
 def test_a_hot_shard_is_relieved_while_training_goes_on_and_the_new_home_survives_a_kill(

@@ -5,7 +5,8 @@
 --
 -- KEYS   state       hash  epoch, tokens, trained, late, repeated, lost, topic, turn...;
 --                          heard: when anybody was heard last; check: before this time no lease
---                          lapses; oldest: nobody has waited since before this time
+--                          lapses; oldest: nobody has waited since before this time;
+--                          behind: how much later it is here than the clock says
 --        partitions  hash  P -> "next end since;start-stop*lapses ...;start-stop ...": what may be
 --                          leased, since when nobody has taken of it ('-' when there is nothing),
 --                          what came back, what was given up
@@ -24,6 +25,13 @@ local now = number(ARGV[1])
 if not now then
   local time = call('TIME')
   now = time[1] + time[2] / 1000000
+end
+-- Time here never goes back, though the clock is set back or is another server's that has taken over.
+local clock = call('HMGET', STATE, 'heard', 'behind')
+if clock[2] then now = now + clock[2] end
+if clock[1] and clock[1] - now > 1 then
+  call('HSET', STATE, 'behind', format('%.6f', (clock[2] or 0) + clock[1] - now))
+  now = number(clock[1])
 end
 
 local function unleased(book)

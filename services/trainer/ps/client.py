@@ -15,7 +15,7 @@ from services.control.errors import StateUnavailable
 from services.samples.layout import Floats, Ids
 from services.stream.outage import Outage
 from services.trainer.ps.directory import ShardDirectory
-from services.trainer.ps.errors import ShardMissing, ShardMoved, ShardUnavailable
+from services.trainer.ps.errors import ShardMissing, ShardMoved, ShardRefused, ShardUnavailable
 from services.trainer.ps.link import ShardLink
 from services.trainer.ps.placement import SlotMap, keys_of
 from services.trainer.ps.wire import (
@@ -36,6 +36,7 @@ _MOVED_S: Final = 0.01
 """A slot that moves is elsewhere within milliseconds."""
 _TURNED_AWAY_MAX: Final = 100
 """After so many looks, that nobody serves a slot is told like any outage."""
+_OTHER_ROWS: Final = "its embeddings are of another size; set parameters.dim alike everywhere"
 _NONE: Final = np.empty(0, np.uint64)
 _NO_PLACES: Final = np.empty(0, np.intp)
 
@@ -147,6 +148,9 @@ class ParameterClient:
             return Request(Operation.PULL, _taken(keyed.keys, places), flags=flags)
 
         def heard(shard: int, places: Places, answer: Answer) -> None:
+            beyond = len(answer.body) - rows_bytes(len(places), self._row_size, self._half)
+            if beyond < 0 or beyond % 4 or (beyond and not self._has_dense(shard)):
+                raise ShardRefused(str(self._links[shard].address), _OTHER_ROWS)
             rows[places] = unpack_rows(answer.body, len(places), self._row_size, self._half)
             if shard not in dense and self._has_dense(shard):
                 dense_at = rows_bytes(len(places), self._row_size, self._half)

@@ -4,6 +4,7 @@ ShardError
 ├── ShardUnavailable   nobody answers there: look where it is now, and ask again
 ├── ShardMissing       the store knows no such shard: start it
 ├── ShardSuperseded    another process of it was started since: this one must not go on
+├── SnapshotMisfit     its snapshot is of a model of another size: a person must look
 ├── ShardMoved         what was asked for is served elsewhere: look in the store, and ask again
 └── ShardRefused       it answers and says no: a person must look
 """
@@ -39,6 +40,16 @@ class ShardSuperseded(ShardError):
         self.shard = shard
         super().__init__(
             f"process {epoch} of shard {shard} was superseded by process {newest}, whose word alone counts"
+        )
+
+
+class SnapshotMisfit(ShardError):
+    """What is to be restored does not fit the settings."""
+
+    def __init__(self, there: int, here: int) -> None:
+        super().__init__(
+            f"the snapshot has embeddings of {there} numbers, the settings ask for {here}; set "
+            "parameters.dim back, or give the shards another parameters.directory"
         )
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from services.trainer.ps.errors import ShardMoved, ShardRefused, ShardUnavailable
-from services.trainer.ps.wire import ANSWER_HEAD, FRAME_BYTES_MAX, Answer, Load, Operation, Request, Verdict
+from services.trainer.ps.wire import (
+    ANSWER_HEAD,
+    FRAME_BYTES_MAX,
+    TOO_LARGE,
+    Answer,
+    Load,
+    Operation,
+    Request,
+    Verdict,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +58,11 @@ class ShardLink:
 
     def send(self, request: Request) -> None:
         """Ask; the answer is to be received before the next question."""
+        frame = request.written()
+        if len(frame) > FRAME_BYTES_MAX:
+            raise ShardRefused(str(self.address), TOO_LARGE)
         try:
-            self._socket.sendall(request.written())
+            self._socket.sendall(frame)
         except OSError as error:
             raise ShardUnavailable(str(self.address), str(error)) from error
 

@@ -20,6 +20,7 @@ from services.trainer.ps.slots import Heir
 from services.trainer.ps.wire import (
     FRAME_BYTES_MAX,
     REQUEST_HEAD,
+    TOO_LARGE,
     WIRE_FORM,
     Answer,
     Flag,
@@ -191,6 +192,8 @@ class ShardServer:
             return Answer(Verdict.MOVED, b"", self._load())
         except ValueError as error:
             return self._refusal(str(error))
+        if found is not None and len(found) > FRAME_BYTES_MAX:
+            return self._refusal(TOO_LARGE)
         return None if found is None else Answer(Verdict.OK, found, self._load())
 
     async def _done(self, operation: Operation, flags: Flag, keys: int, body: bytes) -> bytes | None:

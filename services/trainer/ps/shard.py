@@ -19,9 +19,10 @@ from services.control.types import Shuffle
 from services.settings.root import Settings
 from services.settings.trainer import ParameterSettings
 from services.store.connect import connect_sync
+from services.store.errors import StateCorrupt
 from services.store.keys import Keys
 from services.stream import position as stream_position
-from services.stream.errors import StreamError
+from services.stream.errors import SourceMissing, StreamError
 from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
 from services.stream.redis_ledger import RedisLedger
@@ -29,7 +30,7 @@ from services.stream.topic import Topic
 from services.trainer.ps.adoption import Adoption
 from services.trainer.ps.desk import ShardDesk
 from services.trainer.ps.directory import RedisDirectory
-from services.trainer.ps.errors import ShardError, ShardSuperseded
+from services.trainer.ps.errors import ShardError
 from services.trainer.ps.link import ShardAddress
 from services.trainer.ps.peers import LinkedPeers, Peers
 from services.trainer.ps.server import ShardServer
@@ -38,6 +39,7 @@ from services.trainer.ps.snapshot import Position, Snapshot, SnapshotVault
 from services.trainer.ps.table import Learning
 from services.trainer.ready import say_ready
 from shuffler.errors import NotOpened
+from shuffler.lease import Progress
 
 _log = structlog.get_logger(__name__)
 
@@ -61,7 +63,7 @@ def run_shard(settings: Settings, job: str, shard: int, listen: Listen, *, conne
     """Serve one shard of a job's parameters until SIGTERM or SIGINT; the exit code."""
     try:
         asyncio.run(Shard(settings, job, shard).live(listen, connect_s=connect_s))
-    except (StreamError, StateUnavailable, ShardSuperseded, OSError) as error:
+    except (StreamError, StateUnavailable, StateCorrupt, ShardError, OSError) as error:
         _log.critical("shard_gave_up", job=job, shard=shard, why=str(error))
         return EXIT_UNAVAILABLE
     _log.info("shard_left", job=job, shard=shard)
@@ -103,7 +105,7 @@ class Shard:
     async def live(self, listen: Listen, *, connect_s: float) -> None:
         """From the restored snapshot to the last one.
 
-        Raises StreamError, StateUnavailable, ShardSuperseded, OSError.
+        Raises StreamError, StateUnavailable, StateCorrupt, ShardSuperseded, SnapshotMisfit, OSError.
         """
         leaving = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,7 +133,7 @@ class Shard:
 
         Its place is claimed first: a process of it that still lives then has no say in the store, and
         workers that lease anything after the ledger was moved go where this one will be. Raises
-        StreamError, StateUnavailable.
+        StreamError, StateUnavailable, StateCorrupt, SnapshotMisfit.
         """
         self._directory = directory
         self.epoch = self.vault.epoch = directory.claim(self._shard, after=self.vault.newest_epoch)
@@ -143,7 +145,7 @@ class Shard:
             self._log.error("snapshot_failed", why=str(error), remedy="make room; the next one is tried")
 
     def _restore(self, plan: StreamPlan, ledger: LeaseLedger, *, known: bool) -> Snapshot | None:
-        """The newest snapshot, and the ledger to where it is good for. Raises StreamError."""
+        """The newest snapshot, and the ledger to where it is good for. Raises StreamError, SnapshotMisfit."""
         snapshot = self.vault.latest()
         if snapshot is None:
             if known:
@@ -234,14 +236,19 @@ class Shard:
 
     def _train_again(self, plan: StreamPlan, ledger: LeaseLedger, position: Position) -> None:
         """What was trained after the snapshot is lost here: back to its watermark. Raises StreamError."""
-        try:
-            progress = ledger.progress()
-        except NotOpened:
-            return
-        # With nothing to train again the ledger is moved to where it stands: its epoch rises, so that whoever
-        # leases from now on looks where this shard is, and does not teach a process that it superseded.
-        starts = position.starts_again(progress) or dict(progress.watermarks)
+        if not self._leases:
+            return  # Kafka's own groups have no ledger
         with closing(Topic(self._settings.kafka, plan.topic, plan.group)) as topic:
+            try:
+                progress = ledger.progress()
+            except NotOpened:
+                progress = _as_committed(topic)
+                if not progress.watermarks:
+                    return
+            # With nothing to train again the ledger is moved to where it stands: its epoch rises, so that
+            # whoever leases from now on looks where this shard is, and does not teach a process that it
+            # superseded.
+            starts = position.starts_again(progress) or dict(progress.watermarks)
             starts = stream_position.rewind(topic, ledger, starts)
         again = sum(progress.watermarks[p] - start for p, start in starts.items() if p in progress.watermarks)
         self._log.warning(
@@ -293,6 +300,20 @@ class Shard:
         except StreamError as error:
             self._log.warning("snapshot_postponed", why=str(error))
             return None
+
+
+def _as_committed(topic: Topic) -> Progress:
+    """What Redis has lost of the ledger, as far as the group knows it: the next worker would start there.
+
+    Only what we committed: where others stopped, or an operator wants to be, nothing of ours was trained.
+    Raises StreamError.
+    """
+    try:
+        commits = topic.committed(topic.partitions())
+    except SourceMissing:
+        commits = {}
+    marks = {partition: commit.offset for partition, commit in commits.items() if commit.epoch is not None}
+    return Progress(marks, marks, trained=0, late=0, repeated=0, lost=0, epoch=0, topic_id=topic.id())
 
 
 async def _insistently(task: Callable[[], Awaitable[None]]) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 
 from services.samples.layout import Floats
 from services.trainer.ps.desk import ShardDesk
+from services.trainer.ps.errors import SnapshotMisfit
 from services.trainer.ps.placement import SLOTS
 from services.trainer.ps.table import TableRows
 from shuffler.lease import Progress
@@ -31,6 +34,19 @@ _log = structlog.get_logger(__name__)
 
 FORMAT: Final = 1
 _CLEAN: Final = ".clean.npz"
+_NAME: Final = re.compile(r"(\d+-)?\d+(\.clean)?\.npz")
+"""Ours; a copy that somebody laid beside them under another name is not."""
+_DAMAGED: Final = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+"""What reading a damaged file was seen to raise, by where the damage is: an empty one has no end, and a bit
+that is wrong in the list of contents makes zip find encryption, or a form that it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +69,12 @@ class Position:
         have been trained. None goes forward: another shard may have lost more. Offsets of another topic
         mean nothing, so a topic made anew starts again from its beginning. Empty when nothing was lost.
         While leases are out that is not known: a worker may have taught batches of one, and tells the
-        ledger only at its end.
+        ledger only at its end. A ledger that Redis had lost counts what is trained anew: then the marks tell.
         """
         if progress.topic_id != self.topic_id:
             return dict.fromkeys(progress.watermarks, 0)
-        if progress.trained == self.trained and not progress.out:
+        further = any(mark > self.watermarks.get(p, 0) for p, mark in progress.watermarks.items())
+        if progress.trained == self.trained and not further and not progress.out:
             return {}
         return {
             partition: min(mark, self.watermarks.get(partition, 0))
@@ -98,7 +115,13 @@ class Snapshot:
         return bool((served & ~self.slots).any())
 
     def restore(self, desk: ShardDesk) -> None:
-        """Give the desk these parameters. Slots that another shard serves by now may be on their way here."""
+        """Give the desk these parameters. Slots that another shard serves by now may be on their way here.
+
+        Raises SnapshotMisfit.
+        """
+        there, here = self.table.rows.shape[1], desk.table.row_size
+        if there != here:
+            raise SnapshotMisfit(there - 1, here - 1)  # the first number of a row is its weight
         desk.slots.coming = set(np.flatnonzero(self.slots & ~desk.slots.served).tolist())
         desk.table.restore(self.table)
         desk.dense.restore(self.dense.copy(), self.dense_squares.copy())
@@ -140,7 +163,7 @@ class SnapshotVault:
         for path in reversed(self._all()):
             try:
                 return _read(path)
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            except _DAMAGED as error:
                 _log.error(
                     "snapshot_damaged", path=str(path), why=str(error), remedy="the one before is used"
                 )
@@ -165,7 +188,8 @@ class SnapshotVault:
         self._force_directory()
 
     def _all(self) -> list[Path]:
-        return sorted(self._directory.glob("[0-9]*.npz"), key=_order)
+        there = (path for path in self._directory.glob("[0-9]*.npz") if _NAME.fullmatch(path.name))
+        return sorted(there, key=_order)
 
     def _force_directory(self) -> None:
         handle = os.open(self._directory, os.O_RDONLY)
@@ -204,6 +228,10 @@ def _arrays(snapshot: Snapshot) -> dict[str, NDArray[Any]]:
 
 
 def _read(path: Path) -> Snapshot:
+    with zipfile.ZipFile(path) as archive:
+        wrong = archive.testzip()  # before numpy believes what an array says of its own size
+        if wrong is not None:
+            raise ValueError(f"the checksum of {wrong} is wrong")
     with np.load(path, allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         if about["format"] != FORMAT:

@@ -32,6 +32,12 @@ from services.samples.layout import Floats, Ids
 FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 """A frame that claims more is no frame of ours."""
 
+TOO_LARGE: Final = (
+    f"what a batch asks for at once is beyond {FRAME_BYTES_MAX // 2**20} MiB; make worker.batch smaller, or "
+    "have more parameters.shards"
+)
+"""Told at once: asked again, it would be as large."""
+
 WIRE_FORM: Final = 0
 """Raised when frames change so that shards and workers of neighbouring releases would misread each other."""
 REQUEST_HEAD: Final = struct.Struct("<IBBHI")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from threading import Thread
 
@@ -114,6 +114,33 @@ def test_a_gradient_that_is_no_number_is_refused_and_moves_nothing() -> None:
         client.close()
     assert shard.version == 0
     assert server.refused == 2
+
+
+@pytest.mark.parametrize("row_size", [2, 7])
+@pytest.mark.parametrize("half", [False, True])
+def test_a_worker_with_rows_of_another_size_is_told_so(row_size: int, half: bool) -> None:
+    shards = ListedShards()
+    with serving(desk(row_size=3)) as server:
+        shards.addresses[0] = address_of(server)
+        client = ParameterClient(shards, shards=1, row_size=row_size, dense_shards=0, half=half)
+
+        with pytest.raises(ShardRefused, match=r"another size; set parameters\.dim"):
+            client.pull(client.keyed(np.array([[1], [2]], np.uint64)))
+
+
+@pytest.mark.parametrize("keys", [100, 3000], ids=["the answer", "the question"])
+def test_a_batch_too_large_for_a_frame_is_refused_and_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, keys: int
+) -> None:
+    for module in ("link", "server"):
+        monkeypatch.setattr(f"services.trainer.ps.{module}.FRAME_BYTES_MAX", 10_000)
+    shards = ListedShards()
+    with serving(desk(row_size=60, rows_max=5000)) as server:
+        shards.addresses[0] = address_of(server)
+        client = ParameterClient(shards, shards=1, row_size=60, dense_shards=0, patient=lambda: False)
+
+        with closing(client), pytest.raises(ShardRefused, match=r"make worker\.batch smaller"):
+            client.pull(client.keyed(np.arange(keys, dtype=np.uint64)[:, None]))
 
 
 def test_whoever_does_not_know_the_secret_is_refused() -> None:

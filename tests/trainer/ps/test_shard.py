@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -14,12 +15,20 @@ from typer.testing import CliRunner
 
 from services.cli.main import app
 from services.settings import Settings
+from services.store.connect import connect_sync
+from services.store.keys import Keys
 from services.stream.errors import LedgerUnavailable
+from services.stream.plan import StreamPlan
 from services.stream.ports import LeaseLedger
+from services.stream.redis_ledger import RedisLedger
+from services.stream.topic import Topic
+from services.trainer.ps.directory import RedisDirectory
 from services.trainer.ps.shard import Shard
-from services.trainer.ps.snapshot import Position
+from services.trainer.ps.snapshot import Position, Snapshot
 from shuffler.errors import NotOpened
 from shuffler.lease import Progress
+from tests.servers.kafka import KafkaUnderTest
+from tests.stream.streams import JOB, produce, settings_for
 
 MARKS = st.dictionaries(st.integers(0, 4), st.integers(0, 50), max_size=5)
 
@@ -126,6 +135,47 @@ def test_nothing_starts_again_where_nothing_was_trained_since_and_a_new_topic_st
 
     assert position.starts_again(progress({0: 5})) == {}
     assert position.starts_again(progress({0: 3}, topic_id="b")) == {0: 0}
+
+
+def test_a_ledger_that_was_lost_and_has_trained_as_much_since_is_not_taken_for_the_same() -> None:
+    position = Position({0: 5}, trained=10, topic_id="a")
+
+    assert position.starts_again(progress({0: 90}, trained=10)) == {0: 5}
+
+
+@pytest.mark.parametrize(("epoch", "starts_at"), [(7, 40), (None, None)])
+def test_what_a_shard_lost_is_trained_again_though_redis_lost_the_ledger_with_it(
+    kafka: KafkaUnderTest,
+    redis_url: str,
+    group: str,
+    tmp_path: Path,
+    epoch: int | None,
+    starts_at: int | None,
+) -> None:
+    """As when one machine has both. A group that others committed for has trained nothing of this job's."""
+    name = kafka.new_topic(1)
+    settings = settings_for(
+        kafka.bootstrap, redis_url, name, group, parameters={"directory": str(tmp_path), "rows_max": 100}
+    )
+    produce(kafka.bootstrap, name, {0: 100})
+    with closing(Topic(settings.kafka, name, group)) as topic:
+        topic.partitions()
+        topic.commit({0: 90}, epoch=epoch)
+        topic_id = topic.id()
+    shard, keys = Shard(settings, JOB, 0), Keys(settings.redis.prefix)
+    shard.vault.write(Snapshot.of(shard.desk, Position({0: 40}, trained=40, topic_id=topic_id)))
+    plan = StreamPlan.of(JOB, settings.jobs[JOB])
+
+    with connect_sync(settings.redis) as client:
+        ledger = RedisLedger(client, keys, JOB, plan.terms)
+        shard.begin(plan, RedisDirectory(client, keys, JOB), ledger, known=False)
+
+        if starts_at is None:
+            with pytest.raises(NotOpened):
+                ledger.progress()
+        else:
+            assert ledger.progress().watermarks == {0: starts_at}
+            assert ledger.progress().ends == {0: 100}
 
 
 def test_what_workers_hold_starts_again_though_none_of_it_is_told_as_trained_yet() -> None:

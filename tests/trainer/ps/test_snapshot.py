@@ -91,6 +91,42 @@ def test_a_damaged_snapshot_is_told_of_and_the_one_before_it_taken(tmp_path: Pat
     assert [log["event"] for log in logs] == ["snapshot_damaged"]
 
 
+def _wrong_by_one_bit(whole: bytes, at: int) -> bytes:
+    return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+
+
+def test_wherever_a_snapshot_is_damaged_the_one_before_it_is_taken(tmp_path: Path) -> None:
+    """Cut short anywhere, empty, or with a wrong bit in any place of zip's list of contents."""
+    vault = SnapshotVault(tmp_path)
+    vault.write(Snapshot.of(taught(), POSITION))
+    newest = vault.write(Snapshot.of(taught(), POSITION))
+    whole = newest.read_bytes()
+    contents_at = whole.index(b"PK\x01\x02")
+    cut = [whole[:length] for length in range(0, len(whole), 101)]
+    wrong = [_wrong_by_one_bit(whole, at) for at in (60, 100, 166, *range(contents_at, len(whole)))]
+
+    for damaged in [*cut, *wrong]:
+        newest.write_bytes(damaged)
+        with capture_logs():
+            found = vault.latest()
+
+        assert found is not None
+        assert found.position == POSITION
+
+
+def test_a_copy_that_somebody_laid_beside_the_snapshots_is_left_alone(tmp_path: Path) -> None:
+    vault = SnapshotVault(tmp_path, kept=1)
+    kept = vault.write(Snapshot.of(taught(), POSITION))
+    copy = tmp_path / "000000-0000000001-before-the-upgrade.npz"
+    copy.write_bytes(kept.read_bytes())
+
+    vault.write(Snapshot.of(taught(), POSITION))
+
+    assert vault.newest_epoch == 0
+    assert vault.latest() is not None
+    assert copy.exists()
+
+
 def test_what_a_superseded_process_keeps_is_never_the_newest(tmp_path: Path) -> None:
     before, after = SnapshotVault(tmp_path), SnapshotVault(tmp_path)
     before.epoch, after.epoch = 1, 2
