@@ -147,6 +147,55 @@ def test_a_file_is_applied_once_and_again(shell: Shell, tmp_path: Path) -> None:
     assert [row["done"] for row in second] == ["unchanged", "unchanged"]
 
 
+def test_a_file_may_have_dates_as_yaml_writes_them(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "jobs:\n"
+        "  ads: {topic: ads, shuffle: {start: 2026-01-31T08:00:00Z}, forecast: {holidays: [2026-12-25]}}\n",
+        encoding="utf-8",
+    )
+
+    assert shell.json("job", "apply", str(file)) == [{"job": "ads", "done": "made"}]
+    settings = shell.json("job", "show", "ads")["settings"]
+    assert settings["shuffle"]["start"] == "2026-01-31T08:00:00Z"
+    assert settings["forecast"]["holidays"] == ["2026-12-25"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("jobs:\n  ads:\n", "job ads has no settings"),
+        ("jobs: {ads: [topic]}", "job ads has no settings"),
+        ("jobs:\n  ads: {topic: a}\n  ads: {topic: b}\n", "'ads' is given twice"),
+        ("jobs: {ads: {topic: !!binary YQ==}}", "cannot be sent as JSON"),
+        ("jobs: {? [ads] : 1}", "unhashable"),
+        ("- ads", "has no `jobs`"),
+    ],
+)
+def test_a_file_that_cannot_be_applied_is_wrong_usage(
+    shell: Shell, tmp_path: Path, text: str, told: str
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    result = shell("job", "apply", str(file))
+
+    assert result.exit_code == 2, result.exception
+    assert told in " ".join(result.stderr.split())
+    assert {job["id"] for job in shell.json("job", "list")} == {"clicks", "views"}
+
+
+def test_a_job_that_is_refused_is_named_beside_those_applied_before(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs: {ads: {topic: ads}, bad: {topic: bad, scaling: {workers_max: 0}}}")
+
+    result = shell("job", "apply", str(file), "--json")
+
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == [{"job": "ads", "done": "made"}]
+    assert "job bad: scaling.workers_max" in result.stderr
+
+
 def test_events_are_told_for_people_and_for_scripts(shell: Shell, served: Served) -> None:
     start = str(served.run(served.rig.jobs.events.span).first)
     people = shell("events", "--since", start, "--count", "2")
