@@ -20,6 +20,11 @@ _NOT_SETTINGS = (
 """Variables with our prefix that are no settings: for workers from their pool, for commands, for tests."""
 
 
+_SECRET = ("redis.url", "kafka.options")
+_GROUPS = ("redis", "kafka")
+"""An address given in the place of the whole group may carry a password just as well."""
+
+
 class SettingsError(Exception):
     """The settings cannot be used. The message names each field, its value and the rule it breaks."""
 
@@ -91,6 +96,6 @@ def _explain(error: ValidationError, source: str) -> str:
 
 def _given(value: object, field: str) -> str:
     """The offending value, unless it is a whole group or may hold a secret."""
-    if isinstance(value, dict | list) or field.startswith(("redis.url", "kafka.options")):
+    if isinstance(value, dict | list) or field.startswith(_SECRET) or field in _GROUPS:
         return ""
     return f" (given: {value!r})"

@@ -100,6 +100,9 @@ def test_what_kubernetes_tells_of_a_service_named_penstock_is_no_setting(
         ("jobs: {a: {topic: t, pool: {kind: docker}}}", "kind is docker and docker.image is empty"),
         ("keda: {port: 9090, host: 0.0.0.0}", "host 0.0.0.0 is open to others; give secret_file or"),
         ("kafka: {bootstrap: broker}", "kafka.bootstrap: 'broker' is not HOST:PORT"),
+        ("? [a]\n: 1", "unhashable key"),
+        ("redis: {url: 'redis://localhost:port/0'}", "redis.url: cannot be parsed; a port is a number"),
+        ("redis: {url: 'redis+sentinel://a:1,b:2'}", "redis.url: cannot be parsed"),
         ("- a\n- b", "top level must be a mapping"),
         ("jobs: {a: [", "is not valid YAML"),
     ],
@@ -129,6 +132,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_secrets_are_not_repeated(config: Path) -> None:
     told = refused(config, "redis: {url: 'http://:hunter2@host'}")
+    told += refused(config, "redis: {url: 'redis://:hunter2/@host'}")
+    told += refused(config, "redis: redis://:hunter2@host")
+    told += refused(config, "kafka: sasl.password=hunter2")
     settings = loaded(
         config, "kafka: {options: {sasl.password: hunter2}}\nredis: {url: 'redis://:hunter2@h'}"
     )
