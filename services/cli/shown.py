@@ -73,6 +73,8 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
 def facts(rows: dict[str, object]) -> Table:
     """Names and values, one a line."""
     table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(Text(name, "dim"), value if isinstance(value, Text) else Text(written(value)))
     return table
