@@ -85,6 +85,31 @@ def test_what_kubernetes_tells_of_a_service_named_penstock_is_no_setting(
             "jobs: {clicks: {topic: clicks, pool: {drain_s: 5}}}",
             "pool.drain_s (5) is below shuffle.lease_ttl_s and 2 s (17)",
         ),
+        ("controller: {tick_s: 1.0e+308}", "tick_s is longer than a year"),
+        (
+            "jobs: {clicks: {topic: clicks, scaling: {lead_time_s: 31622401}}}",
+            "jobs.clicks.scaling: lead_time_s is longer than a year",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, meter: {history_keep_s: [1.0e+308], history_step_s: [1]}}}",
+            "history_keep_s is longer than a year",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, meter: {history_keep_s: [60], history_step_s: [1.0e-300]}}}",
+            "history_keep_s has more than 10000000 bins of its history_step_s",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, forecast: {step_s: 1.0e-300}}}",
+            "horizon_s has more than 50000 bins of step_s",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, forecast: {season_s: 31622400}}}",
+            "season_s has more than 50000 bins of step_s",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, scaling: {workers_max: 1000000000}}}",
+            "jobs.clicks.scaling.workers_max: Input should be less than or equal to 100000",
+        ),
         ("jobs: {clicks: {}}", "jobs.clicks.topic: is required"),
         ("jobs: {Clicks!: {topic: clicks}}", "jobs.Clicks!"),
         ("jobs:\n  clicks: {topic: a}\n  clicks: {topic: b}", "'clicks' is given twice"),
