@@ -109,6 +109,11 @@ class JobSettings(SettingsGroup):
             )
         return self
 
+    def as_given(self) -> dict[str, Any]:
+        """As JSON, to be kept or changed: a rate that nobody gave stays one that jobs of a group may tell."""
+        given = "rate_per_worker" in self.scaling.model_fields_set
+        return self.model_dump(mode="json", exclude=None if given else {"scaling": {"rate_per_worker"}})
+
     @property
     def workers_unstale_max(self) -> int | None:
         """The most workers whose gradients are fresh enough; None where that is no matter."""

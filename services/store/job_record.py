@@ -9,9 +9,9 @@ JobsError
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
 from services.control.types import Override, Policy
 from services.settings import JobSettings
@@ -103,6 +103,10 @@ class JobRecord(Record):
     """Of a deleted job: its ledger and history are to go too."""
     retired: bool = False
     """Of a deleted job: its workers are gone, and the name is free."""
+
+    @field_serializer("settings")
+    def _as_given(self, settings: JobSettings) -> dict[str, Any]:
+        return settings.as_given()
 
     def policy(self, *, stale_after_s: float, fleet_resizes_per_hour: int | None = None) -> Policy:
         """What the tick needs of all this."""

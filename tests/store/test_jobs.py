@@ -14,7 +14,7 @@ from services.clock import SystemClock
 from services.controller.book import JobBook
 from services.settings import JobSettings
 from services.settings.root import RedisSettings
-from services.store.backup import read_backup, restore_backup
+from services.store.backup import Backup, read_backup, restore_backup
 from services.store.connect import connect
 from services.store.errors import StateCorrupt
 from services.store.job_record import JobExists, JobRecord, NoSuchJob, StaleVersion
@@ -43,6 +43,21 @@ async def test_a_record_comes_back_as_it_was_stored(jobs: JobStore) -> None:
 
     assert (await jobs.every()) == {"clicks": stored}
     assert stored.version > 0
+
+
+@pytest.mark.parametrize("scaling", [{}, {"rate_per_worker": 1000.0}])
+async def test_whether_somebody_gave_a_rate_is_not_forgotten(
+    jobs: JobStore, scaling: dict[str, float]
+) -> None:
+    """Where nobody did, a job starts from what others of its group were like."""
+    record = await jobs.put(a_record(scaling={"workers_max": 9, **scaling}), expected=ABSENT)
+    saved = Backup(made_at_s=0.0, jobs=(record,), tokens=())
+    restored = Backup.model_validate_json(saved.model_dump_json()).jobs[0]
+
+    for found in ((await jobs.every())["clicks"], restored):
+        assert isinstance(found, JobRecord)
+        assert ("rate_per_worker" in found.settings.scaling.model_fields_set) == bool(scaling)
+        assert found.settings.scaling.workers_max == 9
 
 
 async def test_every_change_gets_a_version_of_its_own_and_is_noticed(jobs: JobStore) -> None:
