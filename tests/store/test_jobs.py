@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -124,6 +125,42 @@ async def test_a_record_that_cannot_be_read_does_not_hide_the_others(redis_url: 
         assert "bad" in book.unreadable
 
 
+async def test_what_a_newer_release_added_to_a_job_is_passed_over(redis_url: str) -> None:
+    """docs/store.md promises that one can go back a release."""
+    document = json.loads(a_record(slo={"fresh_within_s": 7}).written())
+    document["mood"] = document["settings"]["mood"] = document["settings"]["slo"]["mood"] = "good"
+    async with connect(RedisSettings(url=redis_url)) as client:
+        await client.hset(KEYS.jobs(), "clicks", json.dumps(document))
+        read = (await RedisJobs(client, KEYS).every())["clicks"]
+
+    assert read == a_record(slo={"fresh_within_s": 7})
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b'{"v": 2, "definition": {}}', "has format 2.*upgrade this Penstock"),
+        (b'{"v": 1, "name": "clicks", "settings": {"topic": "cli', "backup restore --replace"),
+        (b'{"v": 1, "name": "clicks", "settings": {"topic": "c", "slo": {"fresh_within_s": NaN}}}', "finite"),
+    ],
+    ids=["newer", "half", "NaN"],
+)
+def test_a_job_that_cannot_be_read_says_what_to_do(raw: bytes, told: str) -> None:
+    with pytest.raises(StateCorrupt, match=told):
+        JobRecord.read(raw, key="clicks")
+
+
+async def test_a_field_whose_name_is_no_text_does_not_hide_the_others(redis_url: str) -> None:
+    async with connect(RedisSettings(url=redis_url)) as client:
+        jobs = RedisJobs(client, KEYS)
+        stored = await jobs.put(a_record("good"), expected=ABSENT)
+        await client.hset(KEYS.jobs(), b"\xff", b"?")
+        found = await jobs.every()
+
+    assert found["good"] == stored
+    assert isinstance(found["\\xff"], StateCorrupt)
+
+
 async def test_a_store_that_lost_its_data_is_written_again(redis_url: str) -> None:
     async with connect(RedisSettings(url=redis_url)) as client:
         book = JobBook(RedisJobs(client, KEYS), {"clicks": JobSettings(topic="clicks")}, SystemClock())
@@ -194,6 +231,20 @@ async def test_jobs_and_tokens_are_saved_and_restored(redis_url: str) -> None:
         assert isinstance(record, JobRecord)
         assert record.settings.slo.fresh_within_s == 7
         assert await RedisTokens(client, KEYS).find(saved_token.id) == saved_token
+
+
+async def test_a_job_that_cannot_be_read_is_replaced_by_the_one_saved(redis_url: str) -> None:
+    async with connect(RedisSettings(url=redis_url)) as client:
+        await _filled(client)
+        saved = await read_backup(client, KEYS)
+        await client.hset(KEYS.jobs(), "clicks", b'{"v": 1, "name": "cli')
+        kept = await restore_backup(client, KEYS, saved, by="test", replace=False)
+        done = await restore_backup(client, KEYS, saved, by="test", replace=True)
+        record = (await RedisJobs(client, KEYS).every())["clicks"]
+
+        assert (kept, done) == ([], ["job clicks"])
+        assert isinstance(record, JobRecord)
+        assert record.settings.slo.fresh_within_s == 7
 
 
 async def _filled(client: Redis) -> Token:
