@@ -13,6 +13,8 @@ import structlog
 import yaml
 from typer.testing import CliRunner, Result
 
+from services.access.role import Role
+from services.access.token import Token
 from services.cli.main import app
 from services.doctor.stored_jobs import check_stored_jobs
 from services.logs import configure_logs
@@ -23,6 +25,7 @@ from services.store.connect import connect
 from services.store.job_record import JobRecord
 from services.store.jobs import RedisJobs
 from services.store.keys import Keys
+from services.store.tokens import RedisTokens
 from tests.api.sites import trained
 from tests.web.conftest import Served
 
@@ -215,6 +218,33 @@ def test_exit_codes_tell_what_went_wrong(shell: Shell, served: Served) -> None:
     assert wrong.exit_code == 4
     assert "PENSTOCK_TOKEN" in wrong.stderr
     assert "pst_wrong" not in wrong.output
+
+
+async def test_a_token_good_for_longer_than_calendars_go_does_not_hide_the_others(
+    redis_url: str, tmp_path: Path
+) -> None:
+    """Older releases made such ones."""
+    config = tmp_path / "penstock.yaml"
+    config.write_text(f"redis: {{url: '{redis_url}'}}")
+    async with connect(RedisSettings(url=redis_url)) as client:
+        for name, lifetime_s in (("ann", 1e17), ("bob", 3600.0)):
+            token, _ = Token.mint(name=name, role=Role.VIEWER, now_s=1.7e9, lifetime_s=lifetime_s)
+            await RedisTokens(client, Keys("penstock")).keep(token, audit=b"{}")
+
+    # In a thread: the command has an event loop of its own.
+    listed = await asyncio.to_thread(CliRunner().invoke, app, ["token", "list", "--config", str(config)])
+
+    assert listed.exit_code == 0, listed.exception
+    assert "ann" in listed.stdout
+    assert "bob" in listed.stdout
+
+
+@pytest.mark.parametrize("expires", ["9" * 400, "999999999999d", "0", "-1d", "nan", "soon"])
+def test_a_token_that_never_or_at_once_expires_is_wrong_usage(expires: str) -> None:
+    made = CliRunner().invoke(app, ["token", "create", "ann", f"--expires={expires}"])
+
+    assert made.exit_code == 2, made.exception
+    assert "no duration" in made.stderr
 
 
 def test_tokens_are_made_listed_and_revoked(redis_url: str, tmp_path: Path) -> None:
