@@ -85,10 +85,12 @@ class ForecastSettings(SettingsGroup):
     """Where the traffic is made, as in `Europe/Paris`: days and daylight saving follow it."""
 
     @model_validator(mode="after")
-    def _not_too_fine(self) -> Self:
+    def _bins_that_can_be_told(self) -> Self:
         for name, span_s in (("horizon_s", self.horizon_s), ("season_s", self.season_s)):
             if span_s / self.step_s > _STEPS_MOST:
                 raise ValueError(f"{name} has more than {_STEPS_MOST} bins of step_s; make step_s larger")
+        if self.season_s < self.step_s:
+            raise ValueError(f"season_s ({self.season_s:g}) is shorter than one step_s ({self.step_s:g})")
         return self
 
     @field_validator("timezone")

@@ -107,6 +107,10 @@ def test_what_kubernetes_tells_of_a_service_named_penstock_is_no_setting(
             "season_s has more than 50000 bins of step_s",
         ),
         (
+            "jobs: {clicks: {topic: clicks, forecast: {season_s: 1.0e-300}}}",
+            "season_s (1e-300) is shorter than one step_s (60)",
+        ),
+        (
             "jobs: {clicks: {topic: clicks, scaling: {workers_max: 1000000000}}}",
             "jobs.clicks.scaling.workers_max: Input should be less than or equal to 100000",
         ),
