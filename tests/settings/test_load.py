@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,13 @@ def test_a_minimal_job_gets_defaults(config: Path) -> None:
 
     assert settings.jobs["clicks"].scaling.gpus_per_worker == 1.0
     assert settings.jobs["clicks"].group_of("clicks") == "penstock-clicks"
+
+
+@pytest.mark.parametrize("start", ["2026-01-31 08:00:00", "'2026-01-31T08:00'", "2026-01-31T09:00:00+01:00"])
+def test_a_start_is_the_same_time_wherever_a_worker_lives(config: Path, start: str) -> None:
+    settings = loaded(config, f"jobs: {{a: {{topic: t, shuffle: {{start: {start}}}}}}}")
+
+    assert settings.jobs["a"].shuffle.start == datetime(2026, 1, 31, 8, tzinfo=UTC)
 
 
 def test_an_empty_file_is_all_defaults(config: Path) -> None:
@@ -114,6 +122,9 @@ def test_what_kubernetes_tells_of_a_service_named_penstock_is_no_setting(
             "jobs: {clicks: {topic: clicks, scaling: {workers_max: 1000000000}}}",
             "jobs.clicks.scaling.workers_max: Input should be less than or equal to 100000",
         ),
+        ("jobs: {a: {topic: t, shuffle: {start: 0001-01-01T00:00:00}}}", "before 1970"),
+        ('jobs: {a: {topic: t, group: "g\\0"}}', "group has 1 to 255 printable characters"),
+        ('jobs: {a: {topic: t, group: "g\\e[2J"}}', "group has 1 to 255 printable characters"),
         ("jobs: {clicks: {}}", "jobs.clicks.topic: is required"),
         ("jobs: {Clicks!: {topic: clicks}}", "jobs.Clicks!"),
         ("jobs:\n  clicks: {topic: a}\n  clicks: {topic: b}", "'clicks' is given twice"),
