@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -295,6 +296,28 @@ def test_jobs_and_tokens_are_saved_to_a_file_that_only_the_owner_reads(
     assert json.loads(restored.stdout) == {"restored": []}
     file.write_text("{}")
     assert CliRunner().invoke(app, ["backup", "restore", str(file), "--config", str(config)]).exit_code == 2
+
+
+def test_a_backup_is_for_its_owner_alone_and_one_that_fails_leaves_the_one_before(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, file = tmp_path / "penstock.yaml", tmp_path / "saved.json"
+    config.write_text(f"redis: {{url: '{redis_url}'}}")
+    file.write_text("the one before")
+    file.chmod(0o644)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("services.cli.backup.os.fsync", full)
+        failed = CliRunner().invoke(app, ["backup", "save", str(file), "--config", str(config)])
+    assert (failed.exit_code, file.read_text()) == (2, "the one before")
+    saved = CliRunner().invoke(app, ["backup", "save", str(file), "--config", str(config)])
+
+    assert saved.exit_code == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["penstock.yaml", "saved.json"]
 
 
 def test_the_doctor_shows_how_settings_and_store_differ(redis_url: str) -> None:
