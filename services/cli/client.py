@@ -77,7 +77,14 @@ class Client:
         self._token = os.environ.get("PENSTOCK_TOKEN", "").strip()
         if not self.server.startswith(("http://", "https://")):
             raise Unreachable(f"{server!r} is no address; write http://HOST:PORT")
-        self._tls = ssl.create_default_context(cafile=ca_file) if self.server.startswith("https") else None
+        try:
+            urllib.parse.urlsplit(self.server)
+            https = self.server.startswith("https")
+            self._tls = ssl.create_default_context(cafile=ca_file) if https else None
+        except OSError as error:  # no such file, or no certificate in it
+            raise Unreachable(f"the certificate authority {ca_file} cannot be used: {error}") from error
+        except ValueError as error:
+            raise Unreachable(f"{server!r} is no address: {error}; write http://HOST:PORT") from error
 
     def get(self, path: str) -> Reply:
         """Read."""

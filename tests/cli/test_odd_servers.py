@@ -84,6 +84,30 @@ def test_what_is_no_controller_is_told_in_a_sentence(
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--server", "http://[::1"), "is no address"),
+        (("--server", "https://127.0.0.1:1", "--ca-file", __file__), "cannot be used"),
+        (("--server", "https://127.0.0.1:1", "--ca-file", "/nonexistent"), "cannot be used"),
+    ],
+)
+def test_where_nobody_can_be_asked_is_told_in_a_sentence(options: tuple[str, ...], told: str) -> None:
+    result = CliRunner().invoke(app, ["job", "list", *options])
+
+    assert result.exit_code == 3, result.exception
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("show",), ("pause",), ("delete", "--yes")])
+def test_an_empty_name_is_wrong_usage(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, ["job", *words, ""])
+
+    assert result.exit_code == 2, result.exception
+    assert "the job's name is empty" in result.stderr
+
+
 def test_events_go_on_where_they_were_lost(canned: list[Canned], monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first event, in the middle of a line, after a word without an id, and through a 503."""
     monkeypatch.setattr(events, "_AGAIN_S", (0.0,))
