@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,23 @@ import yaml
 
 class YamlUnreadable(Exception):
     """There is no such file, or it is no YAML. The message names the file and says what is wrong."""
+
+
+class StrictLoader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error, not a silent last-one-wins."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                break  # which the loader itself refuses
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} is given twice; remove one", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path, *, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:

@@ -14,6 +14,7 @@ from services.api.site import TheSite
 from services.api.views import JobView
 from services.control.types import Mode
 from services.controller.refusals import Unfitting
+from services.settings.scaling import WORKERS_MOST
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["actions"])
 
@@ -32,7 +33,7 @@ class Request(BaseModel):
 class OverrideRequest(Request):
     """A size in the place of the rule's."""
 
-    workers: Annotated[int, Field(ge=0, le=100_000)]
+    workers: Annotated[int, Field(ge=0, le=WORKERS_MOST)]
     """Within the job's limits."""
     lasting_s: Annotated[float, Field(gt=0, le=WEEK_S)]
     """How long it holds, in seconds; a week at most."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
+from pydantic import TypeAdapter, ValidationError
 
 from services.api.dependencies import Viewer
 from services.api.event_feed import EventFeed, Stalled, Watcher
@@ -30,6 +31,8 @@ Welcome = Callable[[], Awaitable[bool]]
 KINDS = ("tick", "decision", "trouble", "job")
 HEARTBEAT_S = 10.0
 """A comment is sent, and the token looked at again, after this long without an event."""
+
+_DATA = TypeAdapter(dict[str, Any])
 
 _EXAMPLE = (
     "id: 1700000000000-0\nevent: decision\n"
@@ -73,8 +76,8 @@ async def read_events(
     start, lost = await site.events.place_of(last)
 
     def shows(entry: Entry) -> bool:
-        about = entry.fields.get("job", b"").decode()
-        kind = entry.fields.get("kind", b"").decode()
+        about = entry.fields.get("job", b"").decode(errors="replace")
+        kind = entry.fields.get("kind", b"").decode(errors="replace")
         return kind in wanted and who.good_for(about) and (job is None or about == job)
 
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
@@ -149,9 +152,15 @@ async def _events(watcher: Watcher, shows: Shows, welcome: Welcome) -> AsyncIter
 
 
 def _written(entry: Entry) -> bytes:
-    kind, job = entry.fields.get("kind", b"").decode(), entry.fields.get("job", b"").decode()
-    data = json.loads(entry.fields.get("data", b"{}"))
-    text = json.dumps({"job": job, **data})
+    """Nothing for one that cannot be read: whoever took up the stream again would break there again."""
+    kind, job = entry.fields.get("kind", b"").decode(), entry.fields.get("job", b"").decode(errors="replace")
+    try:
+        text = json.dumps({"job": job, **_DATA.validate_json(entry.fields.get("data", b"{}"))})
+    except ValidationError as error:
+        log.warning(
+            "event_unreadable", entry=str(entry.id), why=str(error.errors(include_input=False)[0]["msg"])
+        )
+        return b""
     return f"id: {entry.id}\nevent: {kind}\ndata: {text}\n\n".encode()
 
 

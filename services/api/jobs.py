@@ -53,7 +53,7 @@ async def create_job(
     """Make a job. It runs from the next tick on."""
     if not who.good_for(job.id):
         raise ApiProblem(Kind.FORBIDDEN, f"the token is not good for a job called {job.id!r}")
-    settings = JobSettings.model_validate(job.model_dump(exclude={"id"}))
+    settings = JobSettings.model_validate(job.model_dump(exclude={"id"}, exclude_unset=True))
     record = await site.controller.desk.create(job.id, settings, who.caller)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return await shown(site, record, response)
@@ -97,7 +97,7 @@ async def patch_job(
     """Change some settings of a job: a JSON merge patch (RFC 7396); null gives a setting its default."""
 
     def patched(settings: JobSettings) -> JobSettings:
-        return JobSettings.model_validate(merged(settings.model_dump(mode="json"), patch))
+        return JobSettings.model_validate(merged(settings.as_given(), patch))
 
     after = await site.controller.desk.replace(
         record.name, patched, who.caller, expected=version, action="job.patch"

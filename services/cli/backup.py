@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Annotated
 
 import typer
@@ -44,12 +45,28 @@ def save(file: File, config: Config = None) -> None:
     try:
         settings = load_settings(config)
         saved = asyncio.run(run())
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(saved.model_dump_json(indent=2) + "\n")
+        _write(file, saved.model_dump_json(indent=2) + "\n")
     except (SettingsError, StateUnavailable, StateCorrupt, OSError) as error:
         raise _failed(error) from error
     typer.echo(f"{len(saved.jobs)} job(s) and {len(saved.tokens)} token(s) in {file}")
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all: a disk that is full must not cost the backup before, nor may others read a new one
+    because they could read that."""
+    if file.exists() and not file.is_file():  # such as /dev/stdout
+        file.write_text(text, encoding="utf-8")
+        return
+    file = file.resolve()
+    descriptor, beside = mkstemp(dir=file.parent, prefix=f".{file.name}-")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(descriptor)
+        Path(beside).replace(file)
+    finally:
+        Path(beside).unlink(missing_ok=True)
 
 
 @backup.command("restore")

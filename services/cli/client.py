@@ -1,13 +1,14 @@
 """A client of the REST API for the command line: standard library only, problems as sentences.
 
 ServerError
-├── Unreachable     nobody answers there
+├── Unreachable     nobody answers there, or something that is no controller
 ├── Denied          the token is missing, wrong, or may not
 └── Refused         the server said no, and why
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import ssl
@@ -30,7 +31,7 @@ class ServerError(Exception):
 
 
 class Unreachable(ServerError):
-    """Nobody answers there."""
+    """Nobody answers there, or something that is no controller."""
 
     exit_code = 3
 
@@ -57,6 +58,17 @@ class Reply:
     etag: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event, or only a place in the stream of them."""
+
+    last: str | None
+    """Where to go on after it."""
+    kind: str
+    data: Any
+    """None where only the place is told."""
+
+
 class Client:
     """Asks one server. The token comes from PENSTOCK_TOKEN: options of a command are seen by everyone."""
 
@@ -65,7 +77,14 @@ class Client:
         self._token = os.environ.get("PENSTOCK_TOKEN", "").strip()
         if not self.server.startswith(("http://", "https://")):
             raise Unreachable(f"{server!r} is no address; write http://HOST:PORT")
-        self._tls = ssl.create_default_context(cafile=ca_file) if self.server.startswith("https") else None
+        try:
+            urllib.parse.urlsplit(self.server)
+            https = self.server.startswith("https")
+            self._tls = ssl.create_default_context(cafile=ca_file) if https else None
+        except OSError as error:  # no such file, or no certificate in it
+            raise Unreachable(f"the certificate authority {ca_file} cannot be used: {error}") from error
+        except ValueError as error:
+            raise Unreachable(f"{server!r} is no address: {error}; write http://HOST:PORT") from error
 
     def get(self, path: str) -> Reply:
         """Read."""
@@ -83,24 +102,42 @@ class Client:
         """Ask once. Raises ServerError."""
         headers = {"If-Match": etag} if etag else {}
         with self._open(method, path, body, headers, timeout_s) as answer:
-            raw = answer.read()
-            return Reply(json.loads(raw) if raw else None, answer.headers.get("ETag"))
+            try:
+                raw = answer.read()
+                return Reply(json.loads(raw) if raw else None, answer.headers.get("ETag"))
+            except (OSError, http.client.HTTPException) as error:
+                raise Unreachable(f"{self.server}: the connection was lost: {error}") from error
+            except ValueError as error:  # a proxy's page, say
+                raise Unreachable(
+                    f"what answers at {self.server} is no controller: its answer is not JSON. "
+                    "Set PENSTOCK_SERVER or --server."
+                ) from error
 
-    def events(self, query: str, *, last: str | None) -> Iterator[tuple[str, str, Any]]:
-        """(id, kind, data) of each event, until the connection ends. Raises ServerError."""
+    def events(self, query: str, *, last: str | None) -> Iterator[Event]:
+        """What happens, until the connection ends. Raises ServerError.
+
+        The first says where the stream is and tells nothing else. An event without an id, as that of a
+        log that cannot be read, leaves the place as it was.
+        """
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
         with self._open("GET", f"/v1/events{query}", None, headers, 60.0) as answer:
-            event: dict[str, str] = {}
+            told: dict[str, str] = {}
             try:
                 for line in answer:
                     name, _, value = line.decode().rstrip("\n").partition(": ")
                     if name:
-                        event[name] = value
-                    elif "data" in event:
-                        yield event.get("id", ""), event.get("event", ""), json.loads(event["data"])
-                        event = {}
-            except OSError as error:
+                        told[name] = value
+                    elif told:
+                        last = told.get("id", last)
+                        yield Event(last, told.get("event", ""), json.loads(told.get("data", "null")))
+                        told = {}
+            except (OSError, http.client.HTTPException) as error:
                 raise Unreachable(f"{self.server}: the connection was lost: {error}") from error
+            except ValueError as error:
+                raise Unreachable(
+                    f"what answers at {self.server} is no controller: its answer is no stream of events. "
+                    "Set PENSTOCK_SERVER or --server."
+                ) from error
 
     def _open(self, method: str, path: str, body: object, headers: dict[str, str], timeout_s: float) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -117,8 +154,8 @@ class Client:
         except urllib.error.HTTPError as error:
             with error:
                 raise _explained(error) from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = str(getattr(error, "reason", error)).strip()
             raise Unreachable(
                 f"{self.server} does not answer: {reason}; is `penstock serve` running there? "
                 "Set PENSTOCK_SERVER or --server."

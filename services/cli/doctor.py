@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.shown import waiting
+from services.cli.shown import table_of, waiting
 from services.doctor.finding import Finding, Verdict
 from services.doctor.kafka_cluster import check_kafka
 from services.doctor.machine import check_pools, check_versions
@@ -60,11 +60,8 @@ def _findings(config: Path | None) -> Iterator[Finding]:
 
 
 def _table(findings: list[Finding]) -> Table:
-    table = Table("check", "", "found", "what to do", box=None, pad_edge=False)
-    for finding in findings:
-        style = _STYLES[finding.verdict]
-        # Text, not strings: a name in square brackets would be taken for markup.
-        table.add_row(
-            Text(finding.what), Text(finding.verdict, style), Text(finding.detail), Text(finding.remedy)
-        )
-    return table
+    rows = [
+        (finding.what, Text(finding.verdict, _STYLES[finding.verdict]), finding.detail, finding.remedy)
+        for finding in findings
+    ]
+    return table_of(("check", "", "found", "what to do"), rows)

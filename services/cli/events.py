@@ -9,10 +9,12 @@ from urllib.parse import urlencode
 
 import typer
 
-from services.cli.client import Unreachable
+from services.cli.client import Refused, Unreachable
 from services.cli.shown import SERVER, CaFile, Server, asking_server, at
 
 _AGAIN_S = (1.0, 2.0, 5.0, 10.0)
+_PASSING = (429, 502, 503, 504)
+"""What a controller, or a proxy before it, says for a while only."""
 
 
 def events(
@@ -35,16 +37,18 @@ def events(
     with asking_server("events", server, ca_file) as client:
         while True:
             try:
-                for name, kind, data in client.events(query, last=last):
-                    last, lost = name, 0
-                    typer.echo(
-                        json.dumps({"id": name, "kind": kind, **data}) if as_json else line(kind, data)
-                    )
+                for event in client.events(query, last=last):
+                    last, lost = event.last, 0
+                    if event.data is None:
+                        continue
+                    told = {"id": last, "kind": event.kind, **event.data}
+                    typer.echo(json.dumps(told) if as_json else line(event.kind, event.data))
                     left = None if left is None else left - 1
                     if left == 0:
                         return
-            except Unreachable as error:
-                if last is None:
+            except (Unreachable, Refused) as error:
+                # A controller that starts, or whose store is away, says 503: it will be well again.
+                if last is None or (isinstance(error, Refused) and error.status not in _PASSING):
                     raise
                 typer.echo(f"penstock events: {error}", err=True)
             time.sleep(_AGAIN_S[min(lost, len(_AGAIN_S) - 1)])

@@ -12,11 +12,12 @@ from rich.console import Console
 
 from services.cli import fleet_tables as tables
 from services.cli.client import WHAT_IF_TIMEOUT_S
+from services.cli.job_file import read_document
 from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, show, waiting
 from services.control.errors import ControlError
 from services.controller.fleet_source import nodes_from
 from services.settings.fleet import PlatformSettings
-from services.yaml_file import YamlUnreadable, read_yaml
+from services.yaml_file import YamlUnreadable
 
 fleet = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 """The group; each command is a function below."""
@@ -161,7 +162,7 @@ def discover(
 
 def _read(file: Path) -> Any:
     try:
-        return read_yaml(file)
+        return read_document(file)
     except YamlUnreadable as error:
         typer.echo(f"penstock fleet admit: {error}", err=True)
         raise typer.Exit(2) from error

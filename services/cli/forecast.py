@@ -20,6 +20,8 @@ from services.forecaster.report import COLUMNS, rows_of, write_html, write_json,
 from services.forecaster.trace import TraceInvalid, read_trace
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_LONGEST_S = 100 * 366 * 86_400.0
+"""Beyond any use, and within the calendar."""
 
 
 def duration_s(text: str) -> float:
@@ -33,8 +35,8 @@ def duration_s(text: str) -> float:
         value = float(found.group(1)) * _UNITS_S.get(found.group(2), 1.0) if found else 0.0
     except ValueError:
         value = 0.0
-    if value <= 0:
-        raise typer.BadParameter(f"{text!r} is no duration; write 90s, 5m, 1h, 1d or 1w")
+    if not 0 < value <= _LONGEST_S:
+        raise typer.BadParameter(f"{text[:50]!r} is no duration; write 90s, 5m, 1h, 1d or 1w")
     return value
 
 

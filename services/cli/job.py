@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.table import Table
 
 from services.cli import job_actions, job_readings, job_safety, job_what_if
 from services.cli.client import Client, Refused
+from services.cli.job_file import read_document
 from services.cli.job_shown import (
     IfVersion,
     Name,
@@ -22,6 +22,7 @@ from services.cli.job_shown import (
     state_of,
 )
 from services.cli.shown import SERVER, AsJson, CaFile, Server, asking_server, facts, show, table_of
+from services.yaml_file import YamlUnreadable
 
 job = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 """The group; each command is a function below, or in a module of its own."""
@@ -78,20 +79,43 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Make the jobs of a file, or replace them where they are there. Jobs that are not in it stay."""
+    jobs = _jobs_of(file)
+    done: list[dict[str, str]] = []
+    with asking_server("job apply", server, ca_file) as client:
+        try:
+            for name, settings in jobs.items():
+                done.append({"job": name, "done": _applied(client, name, settings)})
+        finally:
+            if done:  # before a job was refused, too
+                show(done, as_json, _applied_jobs)
+
+
+def _jobs_of(file: Path) -> dict[str, dict[str, Any]]:
     try:
-        jobs = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get("jobs")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError) as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error}") from error
+        content = read_document(file)
+    except YamlUnreadable as error:
+        raise typer.BadParameter(str(error)) from error
+    jobs = content.get("jobs") if isinstance(content, dict) else None
     if not isinstance(jobs, dict) or not jobs:
         raise typer.BadParameter(f"{file} has no `jobs`")
-    with asking_server("job apply", server, ca_file) as client:
-        done = [
-            {"job": name, "done": _applied(client, str(name), settings)} for name, settings in jobs.items()
-        ]
-        show(done, as_json, lambda rows: table_of(("job", "done"), [(r["job"], r["done"]) for r in rows]))
+    for name, settings in jobs.items():
+        if not isinstance(settings, dict):
+            raise typer.BadParameter(f"{file}: job {name} has no settings; it needs at least its `topic`")
+    return jobs
 
 
-def _applied(client: Client, name: str, settings: Any) -> str:
+def _applied_jobs(rows: list[dict[str, str]]) -> Table:
+    return table_of(("job", "done"), [(row["job"], row["done"]) for row in rows])
+
+
+def _applied(client: Client, name: str, settings: dict[str, Any]) -> str:
+    try:
+        return _put(client, name, settings)
+    except Refused as error:
+        raise Refused(error.status, f"job {name}: {error}") from error
+
+
+def _put(client: Client, name: str, settings: dict[str, Any]) -> str:
     try:
         known = client.get(job_path(name))
     except Refused as error:

@@ -20,6 +20,8 @@ IfVersion = Annotated[
 
 def job_path(name: str, part: str = "") -> str:
     """Where the job, or a part of it, is."""
+    if not name:
+        raise typer.BadParameter("the job's name is empty")  # its address would be that of all jobs
     return f"/v1/jobs/{quoted(name)}{part}"
 
 

@@ -73,6 +73,8 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
 def facts(rows: dict[str, object]) -> Table:
     """Names and values, one a line."""
     table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(Text(name, "dim"), value if isinstance(value, Text) else Text(written(value)))
     return table
@@ -94,8 +96,15 @@ def written(value: object) -> str:
 
 
 def at(seconds: float | None) -> str:
-    """A time for people, in UTC."""
-    return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+    """A time for people, in UTC.
+
+    >>> at(1_700_000_000.0), at(None), at(1e17)
+    ('2023-11-14 22:13:20', '-', 'beyond the calendar')
+    """
+    try:
+        return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):  # one such token must not hide the others of a list
+        return "beyond the calendar"
 
 
 def lately(seconds: float | None) -> str:

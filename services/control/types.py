@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isfinite
 from typing import Any
 
 from estimator.capacity import Capacity
@@ -16,6 +17,7 @@ from estimator.throughput import Bottleneck, Confidence, ResourceLoad, StepTimes
 from forecasting.forecast import Forecast
 from forecasting.history import TrafficHistory
 from services.control.actuation import Actuation
+from services.control.errors import TrafficUnavailable
 from services.control.explained import ForecastUsed
 from services.control.learned import PoolMemory, Throughput
 from services.control.pool_state import PoolCapabilities, PoolResize, PoolState, Victims, Worker, WorkerPhase
@@ -85,6 +87,14 @@ class TrafficReading:
     degraded: str = ""
     late_share: float | None = None
     """Share of the last week's trained samples that were late; None where nobody counts them."""
+
+    def __post_init__(self) -> None:
+        """Raises TrafficUnavailable: what is no number would break the rule, or be remembered by it."""
+        told = {name: getattr(self, name) for name in ("at_s", "rate_per_s", "trained_per_s", "lag_s")}
+        told |= {"partition_rates": sum(self.partition_rates), "late_share": self.late_share or 0.0}
+        for name, number in told.items():
+            if not isfinite(number):
+                raise TrafficUnavailable(f"what the meter read is no number: {name} is {number}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
@@ -20,6 +20,9 @@ from services.settings.scaling import ScalingSettings, SloSettings, windows_of
 from services.settings.traffic import ForecastSettings, MeterSettings
 from services.settings.trainer import ParameterSettings, WorkerSettings
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_GROUP_MAX = 255
+
 JOB_ID = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
 
@@ -31,7 +34,7 @@ class ShuffleSettings(SettingsGroup):
     group. `off`: the trainer keeps its own consumer group."""
     start: Literal["committed", "earliest", "latest"] | datetime = "committed"
     """Where a new job starts: the group's commit (else the beginning), the beginning, the end, or a time
-    such as `2026-01-31T08:00:00Z`."""
+    such as `2026-01-31T08:00:00Z`, in UTC where it names no zone."""
     group_protocol: Literal["cooperative-sticky", "consumer"] = "cooperative-sticky"
     """How members agree with `mode: group`: in the classic way, or by the broker's `group.protocol`."""
     lease_s: PositiveFloat = 2.0
@@ -41,6 +44,17 @@ class ShuffleSettings(SettingsGroup):
     """A worker silent for this long loses its leases to others."""
     lapses_max: PositiveInt = 4
     """Samples whose workers fell silent this often are given up, with an alert."""
+
+    @field_validator("start")
+    @classmethod
+    def _same_time_everywhere(cls, start: str | datetime) -> str | datetime:
+        """Without a zone it would be another time on a worker that lives in another one."""
+        if not isinstance(start, datetime):
+            return start
+        start = start if start.tzinfo else start.replace(tzinfo=UTC)
+        if start < _EPOCH:
+            raise ValueError(f"{start.isoformat()} is before 1970: Kafka has no such time; say `earliest`")
+        return start
 
     @field_validator("mode", mode="before")
     @classmethod
@@ -109,6 +123,11 @@ class JobSettings(SettingsGroup):
             )
         return self
 
+    def as_given(self) -> dict[str, Any]:
+        """As JSON, to be kept or changed: a rate that nobody gave stays one that jobs of a group may tell."""
+        given = "rate_per_worker" in self.scaling.model_fields_set
+        return self.model_dump(mode="json", exclude=None if given else {"scaling": {"rate_per_worker"}})
+
     @property
     def workers_unstale_max(self) -> int | None:
         """The most workers whose gradients are fresh enough; None where that is no matter."""
@@ -120,6 +139,9 @@ class JobSettings(SettingsGroup):
     def _group_named(cls, group: str | None) -> str | None:
         if group is not None and not group.strip():
             raise ValueError("group is empty; leave it out to get penstock-<job>")
+        if group is not None and not (group.isprintable() and len(group) <= _GROUP_MAX):
+            # A NUL would end the name for Kafka's client, others would draw over a terminal.
+            raise ValueError(f"group has 1 to {_GROUP_MAX} printable characters")
         return group
 
     def group_of(self, job: str) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 from pydantic_settings import SettingsError as EnvironmentInvalid
 
 from services.settings.root import Settings
-from services.yaml_file import YamlUnreadable, read_yaml
+from services.yaml_file import StrictLoader, YamlUnreadable, read_yaml
 
 _NOT_SETTINGS = (
     *("PENSTOCK_READY_FILE", "PENSTOCK_OWNER_FD", "PENSTOCK_DRAIN_S", "PENSTOCK_TRACES", "PENSTOCK_TEST_"),
@@ -21,23 +20,13 @@ _NOT_SETTINGS = (
 """Variables with our prefix that are no settings: for workers from their pool, for commands, for tests."""
 
 
+_SECRET = ("redis.url", "kafka.options")
+_GROUPS = ("redis", "kafka")
+"""An address given in the place of the whole group may carry a password just as well."""
+
+
 class SettingsError(Exception):
     """The settings cannot be used. The message names each field, its value and the rule it breaks."""
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error, not a silent last-one-wins."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key!r} is given twice; remove one", key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
 
 
 def load_settings(path: Path | None = None) -> Settings:
@@ -81,7 +70,7 @@ def _service_links(names: Iterable[str]) -> Iterable[str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = read_yaml(path, loader=_StrictLoader)
+        content = read_yaml(path, loader=StrictLoader)
     except YamlUnreadable as error:
         raise SettingsError(str(error)) from error
     if content is None:
@@ -107,6 +96,6 @@ def _explain(error: ValidationError, source: str) -> str:
 
 def _given(value: object, field: str) -> str:
     """The offending value, unless it is a whole group or may hold a secret."""
-    if isinstance(value, dict | list) or field.startswith(("redis.url", "kafka.options")):
+    if isinstance(value, dict | list) or field.startswith(_SECRET) or field in _GROUPS:
         return ""
     return f" (given: {value!r})"

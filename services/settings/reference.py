@@ -25,7 +25,8 @@ _INTRODUCTION = """# Configuration
 variable, which wins over the file. The name is `PENSTOCK_` and the path in capitals, joined by two
 underscores: `kafka.bootstrap` is `PENSTOCK_KAFKA__BOOTSTRAP`, `jobs.clicks.scaling.workers_max` is
 `PENSTOCK_JOBS__CLICKS__SCALING__WORKERS_MAX`. Unknown names, values out of range and jobs that contradict
-each other are refused at start, all at once, each with the field, the value and the rule.
+each other are refused at start, all at once, each with the field, the value and the rule. No time is
+longer than a year.
 
 ```yaml
 kafka:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from estimator.fleet.seating import check_guarantees
@@ -66,6 +75,8 @@ class KafkaSettings(SettingsGroup):
 class RedisSettings(SettingsGroup):
     """Where jobs, leases and decisions outlive the controller."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)  # the URL may carry a password
+
     url: str = Field(default="redis://localhost:6379/0", repr=False)
     """`redis://[[user]:password@]host:port/db`, or `rediss://` for TLS. Behind Sentinel:
     `redis+sentinel://[[user]:password@]host:port,host:port/SERVICE/db`, or `rediss+sentinel://`."""
@@ -81,7 +92,22 @@ class RedisSettings(SettingsGroup):
         if not url.startswith(schemes):
             # The address may carry a password: it is not repeated.
             raise ValueError("must start with redis://, rediss://, unix:// or redis+sentinel://")
+        if not _parses(url):
+            raise ValueError(
+                "cannot be parsed; a port is a number, special characters of the password are "
+                "percent-encoded, and a Sentinel URL names the SERVICE"
+            )
         return url
+
+
+def _parses(url: str) -> bool:
+    """Whether there are ports where they should be: a `/` in a password would begin the path."""
+    try:
+        parts = urlsplit(url)
+        ports = [urlsplit(f"//{host}").port for host in parts.netloc.rpartition("@")[2].split(",")]
+    except ValueError:
+        return False
+    return 0 not in ports and bool("sentinel" not in parts.scheme or parts.path.strip("/"))
 
 
 class ApiSettings(SettingsGroup):

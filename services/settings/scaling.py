@@ -9,11 +9,14 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from estimator.rules import rule_named
 from estimator.throughput import ThroughputWindow
 from services.control.types import Mode
-from services.settings.group import SettingsGroup
+from services.settings.group import YEAR_S, SettingsGroup
 from services.settings.safety import SafetySettings
 
-FreshWithin = Annotated[float, Field(ge=0.001)]
+FreshWithin = Annotated[float, Field(ge=0.001, le=YEAR_S)]
 """Seconds. Nothing is trained within a millisecond."""
+
+WORKERS_MOST = 100_000
+"""Rules weigh pool sizes one by one: a limit of a thousand million would take all memory there is."""
 
 
 class SloSettings(SettingsGroup):
@@ -41,7 +44,7 @@ class ScalingSettings(SettingsGroup):
 
     workers_min: Annotated[int, Field(ge=0)] = 1
     """Never fewer workers than this."""
-    workers_max: PositiveInt = 8
+    workers_max: Annotated[int, Field(ge=1, le=WORKERS_MOST)] = 8
     """Never more workers than this."""
     staleness_batches_max: PositiveInt | None = None
     """How many batches of other gradients may come between a batch's pull and its push: no more workers

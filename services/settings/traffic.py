@@ -13,6 +13,11 @@ from services.settings.group import SettingsGroup
 LIGHT_MODELS = ("seasonal", "last-value")
 """Forecasting models that may be asked for alone."""
 
+_STEPS_MOST = 50_000
+"""Bins of a season, or of a forecast: more would take a tick's time, and the memory of all jobs."""
+_BINS_KEPT_MOST = 10_000_000
+"""Of past rates at one resolution: 40 MB."""
+
 
 class BackfillSettings(SettingsGroup):
     """The past that a new job asks Kafka for, as far as the topic's retention reaches."""
@@ -47,6 +52,8 @@ class MeterSettings(SettingsGroup):
             )
         if len(set(self.history_step_s)) != len(self.history_step_s):
             raise ValueError("history_step_s names a resolution twice")
+        if any(keep / step > _BINS_KEPT_MOST for step, keep in pairs):
+            raise ValueError(f"history_keep_s has more than {_BINS_KEPT_MOST} bins of its history_step_s")
         return self
 
 
@@ -76,6 +83,15 @@ class ForecastSettings(SettingsGroup):
     """Days on which traffic is as on a weekend, `YYYY-MM-DD`."""
     timezone: str = "UTC"
     """Where the traffic is made, as in `Europe/Paris`: days and daylight saving follow it."""
+
+    @model_validator(mode="after")
+    def _bins_that_can_be_told(self) -> Self:
+        for name, span_s in (("horizon_s", self.horizon_s), ("season_s", self.season_s)):
+            if span_s / self.step_s > _STEPS_MOST:
+                raise ValueError(f"{name} has more than {_STEPS_MOST} bins of step_s; make step_s larger")
+        if self.season_s < self.step_s:
+            raise ValueError(f"season_s ({self.season_s:g}) is shorter than one step_s ({self.step_s:g})")
+        return self
 
     @field_validator("timezone")
     @classmethod

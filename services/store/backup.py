@@ -44,16 +44,21 @@ async def read_backup(client: Redis, keys: Keys) -> Backup:
 
 
 async def restore_backup(client: Redis, keys: Keys, saved: Backup, *, by: str, replace: bool) -> list[str]:
-    """Write what is missing, and with `replace` what differs; gives the names. Raises StateUnavailable."""
+    """Write what is missing, and with `replace` what differs or cannot be read; gives the names.
+
+    Raises StateUnavailable.
+    """
     jobs, tokens = RedisJobs(client, keys), RedisTokens(client, keys)
     there = await jobs.every()
     done = []
     for record in saved.jobs:
         known = there.get(record.name)
         alive = known is not None and not (isinstance(known, JobRecord) and known.deleted)
-        if isinstance(known, StateCorrupt) or (alive and not replace):
+        if alive and not replace:
             continue
-        expected = known.version if known else ABSENT
+        if isinstance(known, StateCorrupt):
+            await jobs.discard(record.name)
+        expected = known.version if isinstance(known, JobRecord) else ABSENT
         entry = AuditEntry(
             at_s=SystemClock().now_s(), who=by, role="admin", action="job.restore", job=record.name
         )

@@ -56,7 +56,8 @@ def decode_state(raw: bytes | str, *, key: str) -> ControlState:
 
     A rule that no longer exists, or whose memory has another shape by now, is no reason to forget
     the plan: then everything is kept but the memory, which starts afresh, and the log says so. The
-    same goes for what was learned of throughput and pool: it can be learned again.
+    same goes for what was learned of throughput and pool, and for numbers that are none: all that can
+    be learned again.
     """
     body = _opened(raw, "state", key)
     if isinstance(body, dict):
@@ -152,15 +153,34 @@ def _validated(adapter: TypeAdapter[Stored], body: object, key: str) -> Stored:
 
 
 def _can_be_read(name: str, part: object, key: str) -> bool:
-    """False for learned values of another shape, which are told of and left out."""
+    """False for learned values of another shape, or with numbers that are none: told of and left out."""
     if name not in _LEARNED:
         return True
     try:
-        _LEARNED[name].validate_python(part)
-    except ValidationError as error:
+        _finite(_LEARNED[name], part)
+    except ValueError as error:
         log.warning("learned_values_forgotten", key=key, part=name, why=str(error))
         return False
     return True
+
+
+def _finite(adapter: TypeAdapter[Stored], part: object) -> Stored:
+    """What the part holds. Raises ValueError, of which pydantic's error is one.
+
+    A number that is not finite would enter every mean, and break each tick from then on.
+    """
+    read = adapter.validate_python(part)
+    if not _all_finite(adapter.dump_python(read)):
+        raise ValueError("it has a number that is infinite, or none")
+    return read
+
+
+def _all_finite(dumped: object) -> bool:
+    if isinstance(dumped, dict):
+        return all(map(_all_finite, dumped)) and all(map(_all_finite, dumped.values()))
+    if isinstance(dumped, list | tuple | set | frozenset):
+        return all(map(_all_finite, dumped))
+    return not isinstance(dumped, float) or math.isfinite(dumped)
 
 
 def _memory_of(state: ControlState, key: str) -> object:
@@ -171,8 +191,8 @@ def _memory_of(state: ControlState, key: str) -> object:
         log.warning("rule_memory_forgotten", key=key, rule=state.rule, why="no such rule any more")
         return None
     try:
-        return adapter.validate_python(state.memory)
-    except ValidationError as error:
+        return _finite(adapter, state.memory)
+    except ValueError as error:
         log.warning("rule_memory_forgotten", key=key, rule=state.rule, why=str(error))
         return kind()
 

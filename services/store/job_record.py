@@ -9,9 +9,9 @@ JobsError
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
 from services.control.types import Override, Policy
 from services.settings import JobSettings
@@ -20,7 +20,10 @@ from services.store.errors import StateCorrupt
 FORMAT = 1
 """Of the stored definition; docs/store.md has the rule for raising it."""
 
-_RESTORE = "restore it from a backup (`penstock restore`), or delete the field and define the job again"
+_RESTORE = (
+    "restore it from a backup (`penstock backup restore --replace`), or delete the field and define the job "
+    "again"
+)
 _UPGRADE = "upgrade this Penstock"
 
 
@@ -56,6 +59,12 @@ class Record(BaseModel):
     """Frozen; fields that a newer Penstock may have added are passed over."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class _Format(Record):
+    """Read first: what another format has in the rest is nothing to complain of."""
+
+    v: int = FORMAT
 
 
 class OverrideRecord(Record):
@@ -104,6 +113,10 @@ class JobRecord(Record):
     retired: bool = False
     """Of a deleted job: its workers are gone, and the name is free."""
 
+    @field_serializer("settings")
+    def _as_given(self, settings: JobSettings) -> dict[str, Any]:
+        return settings.as_given()
+
     def policy(self, *, stale_after_s: float, fleet_resizes_per_hour: int | None = None) -> Policy:
         """What the tick needs of all this."""
         override = self.override
@@ -120,14 +133,18 @@ class JobRecord(Record):
 
     @classmethod
     def read(cls, raw: bytes | str, *, key: str) -> Self:
-        """Raises StateCorrupt, naming the key: a job that cannot be read is not a job that is not there."""
+        """Raises StateCorrupt, naming the key: a job that cannot be read is not a job that is not there.
+
+        What a newer Penstock may have added to the settings is passed over too, though people may not
+        give it: one can go back a release.
+        """
         try:
-            record = cls.model_validate_json(raw)
+            version = _Format.model_validate_json(raw).v
+            if version == FORMAT:
+                return cls.model_validate_json(raw, extra="ignore")
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "content"
             raise StateCorrupt(key, wrong=f"{field}: {first['msg']}", remedy=_RESTORE) from error
-        if record.v != FORMAT:
-            wrong = f"has format {record.v}, and this Penstock reads format {FORMAT}"
-            raise StateCorrupt(key, wrong=wrong, remedy=_UPGRADE)
-        return record
+        wrong = f"has format {version}, and this Penstock reads format {FORMAT}"
+        raise StateCorrupt(key, wrong=wrong, remedy=_UPGRADE if version > FORMAT else _RESTORE)

@@ -93,8 +93,13 @@ class RedisJobs:
         key = self._keys.jobs()
         async with asking(self._client, f"HGETALL {key}"):
             stored = cast(dict[bytes, bytes], await self._client.hgetall(key))
-        names = sorted(name.decode(errors="replace") for name in stored)
-        return {name: _read(stored[name.encode()], key=f"{key} {name}") for name in names}
+        named = sorted((name.decode(errors="backslashreplace"), raw) for name, raw in stored.items())
+        return {name: _read(raw, key=f"{key} {name}") for name, raw in named}
+
+    async def discard(self, name: str) -> None:
+        """Take away a definition that cannot be read, before another is put in its place."""
+        async with asking(self._client, f"HDEL {self._keys.jobs()}"):
+            await self._client.hdel(self._keys.jobs(), name)
 
     async def put(self, record: JobRecord, *, expected: int, trace: Trace | None = None) -> JobRecord:
         keys = self._keys

@@ -97,6 +97,21 @@ async def test_a_lost_connection_goes_on_where_it_ended_on_another_controller(ri
     assert ids == every[: len(ids)]
 
 
+async def test_an_event_that_cannot_be_read_does_not_hide_those_after_it(rig: Rig) -> None:
+    token, start = await rig.token(), (await rig.jobs.events.span()).last
+    for data in ('{"half', "[1]", b"\xff"):
+        await rig.jobs.events.append({"kind": "tick", "job": "clicks", "data": data})
+    await rig.jobs.events.append({"kind": b"\xff", "job": b"\xff", "data": "{}"})
+    await rig.tell(rig.controller.tick())
+
+    async with serving(rig) as url:
+        with capture_logs() as logged:
+            found = await listen(url, token, count=1, query="?kinds=tick", last=str(start))
+
+    assert found[0]["event"] == "tick"
+    assert [entry["event"] for entry in logged].count("event_unreadable") == 3
+
+
 async def test_an_id_that_is_not_kept_any_more_gets_a_reset(rig: Rig) -> None:
     token = await rig.token(Role.VIEWER)
     await rig.tell(rig.controller.tick())

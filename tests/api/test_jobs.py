@@ -41,6 +41,21 @@ async def test_a_job_is_made_read_replaced_patched_and_deleted(client: TestClien
     assert client.get("/v1/jobs/ads").status_code == 404
 
 
+async def test_a_rate_that_nobody_gave_stays_one_that_a_group_may_tell(client: TestClient, rig: Rig) -> None:
+    def given() -> bool:
+        return "rate_per_worker" in rig.controller.jobs["ads"].settings.scaling.model_fields_set
+
+    client.post("/v1/jobs", json={"id": "ads", "topic": "ads", "scaling": {"workers_max": 9}})
+    made = given()
+    client.patch("/v1/jobs/ads", json={"scaling": {"workers_max": 8}}, headers={"If-Match": "*"})
+    patched = given()
+    client.patch("/v1/jobs/ads", json={"scaling": {"rate_per_worker": 500}}, headers={"If-Match": "*"})
+    said = given()
+    client.patch("/v1/jobs/ads", json={"scaling": {"rate_per_worker": None}}, headers={"If-Match": "*"})
+
+    assert (made, patched, said, given()) == (False, False, True, False)
+
+
 async def test_of_two_operators_who_read_the_same_version_the_second_is_told(client: TestClient) -> None:
     etag = client.get("/v1/jobs/clicks").headers["etag"]
 

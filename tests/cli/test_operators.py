@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import structlog
 import yaml
 from typer.testing import CliRunner, Result
 
+from services.access.role import Role
+from services.access.token import Token
 from services.cli.main import app
 from services.doctor.stored_jobs import check_stored_jobs
 from services.logs import configure_logs
@@ -23,6 +26,7 @@ from services.store.connect import connect
 from services.store.job_record import JobRecord
 from services.store.jobs import RedisJobs
 from services.store.keys import Keys
+from services.store.tokens import RedisTokens
 from tests.api.sites import trained
 from tests.web.conftest import Served
 
@@ -147,6 +151,55 @@ def test_a_file_is_applied_once_and_again(shell: Shell, tmp_path: Path) -> None:
     assert [row["done"] for row in second] == ["unchanged", "unchanged"]
 
 
+def test_a_file_may_have_dates_as_yaml_writes_them(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "jobs:\n"
+        "  ads: {topic: ads, shuffle: {start: 2026-01-31T08:00:00Z}, forecast: {holidays: [2026-12-25]}}\n",
+        encoding="utf-8",
+    )
+
+    assert shell.json("job", "apply", str(file)) == [{"job": "ads", "done": "made"}]
+    settings = shell.json("job", "show", "ads")["settings"]
+    assert settings["shuffle"]["start"] == "2026-01-31T08:00:00Z"
+    assert settings["forecast"]["holidays"] == ["2026-12-25"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("jobs:\n  ads:\n", "job ads has no settings"),
+        ("jobs: {ads: [topic]}", "job ads has no settings"),
+        ("jobs:\n  ads: {topic: a}\n  ads: {topic: b}\n", "'ads' is given twice"),
+        ("jobs: {ads: {topic: !!binary YQ==}}", "cannot be sent as JSON"),
+        ("jobs: {? [ads] : 1}", "unhashable"),
+        ("- ads", "has no `jobs`"),
+    ],
+)
+def test_a_file_that_cannot_be_applied_is_wrong_usage(
+    shell: Shell, tmp_path: Path, text: str, told: str
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    result = shell("job", "apply", str(file))
+
+    assert result.exit_code == 2, result.exception
+    assert told in " ".join(result.stderr.split())
+    assert {job["id"] for job in shell.json("job", "list")} == {"clicks", "views"}
+
+
+def test_a_job_that_is_refused_is_named_beside_those_applied_before(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs: {ads: {topic: ads}, bad: {topic: bad, scaling: {workers_max: 0}}}")
+
+    result = shell("job", "apply", str(file), "--json")
+
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == [{"job": "ads", "done": "made"}]
+    assert "job bad: scaling.workers_max" in result.stderr
+
+
 def test_events_are_told_for_people_and_for_scripts(shell: Shell, served: Served) -> None:
     start = str(served.run(served.rig.jobs.events.span).first)
     people = shell("events", "--since", start, "--count", "2")
@@ -166,6 +219,33 @@ def test_exit_codes_tell_what_went_wrong(shell: Shell, served: Served) -> None:
     assert wrong.exit_code == 4
     assert "PENSTOCK_TOKEN" in wrong.stderr
     assert "pst_wrong" not in wrong.output
+
+
+async def test_a_token_good_for_longer_than_calendars_go_does_not_hide_the_others(
+    redis_url: str, tmp_path: Path
+) -> None:
+    """Older releases made such ones."""
+    config = tmp_path / "penstock.yaml"
+    config.write_text(f"redis: {{url: '{redis_url}'}}")
+    async with connect(RedisSettings(url=redis_url)) as client:
+        for name, lifetime_s in (("ann", 1e17), ("bob", 3600.0)):
+            token, _ = Token.mint(name=name, role=Role.VIEWER, now_s=1.7e9, lifetime_s=lifetime_s)
+            await RedisTokens(client, Keys("penstock")).keep(token, audit=b"{}")
+
+    # In a thread: the command has an event loop of its own.
+    listed = await asyncio.to_thread(CliRunner().invoke, app, ["token", "list", "--config", str(config)])
+
+    assert listed.exit_code == 0, listed.exception
+    assert "ann" in listed.stdout
+    assert "bob" in listed.stdout
+
+
+@pytest.mark.parametrize("expires", ["9" * 400, "999999999999d", "0", "-1d", "nan", "soon"])
+def test_a_token_that_never_or_at_once_expires_is_wrong_usage(expires: str) -> None:
+    made = CliRunner().invoke(app, ["token", "create", "ann", f"--expires={expires}"])
+
+    assert made.exit_code == 2, made.exception
+    assert "no duration" in made.stderr
 
 
 def test_tokens_are_made_listed_and_revoked(redis_url: str, tmp_path: Path) -> None:
@@ -216,6 +296,28 @@ def test_jobs_and_tokens_are_saved_to_a_file_that_only_the_owner_reads(
     assert json.loads(restored.stdout) == {"restored": []}
     file.write_text("{}")
     assert CliRunner().invoke(app, ["backup", "restore", str(file), "--config", str(config)]).exit_code == 2
+
+
+def test_a_backup_is_for_its_owner_alone_and_one_that_fails_leaves_the_one_before(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, file = tmp_path / "penstock.yaml", tmp_path / "saved.json"
+    config.write_text(f"redis: {{url: '{redis_url}'}}")
+    file.write_text("the one before")
+    file.chmod(0o644)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("services.cli.backup.os.fsync", full)
+        failed = CliRunner().invoke(app, ["backup", "save", str(file), "--config", str(config)])
+    assert (failed.exit_code, file.read_text()) == (2, "the one before")
+    saved = CliRunner().invoke(app, ["backup", "save", str(file), "--config", str(config)])
+
+    assert saved.exit_code == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["penstock.yaml", "saved.json"]
 
 
 def test_the_doctor_shows_how_settings_and_store_differ(redis_url: str) -> None:

@@ -13,6 +13,7 @@ from estimator.rules import rule_named
 from estimator.situation import Limits, Slo
 from services.control.breaker import BreakerTerms
 from services.control.decide import decide
+from services.control.errors import TrafficUnavailable
 from services.control.safety import SafetyLimits
 from services.control.types import (
     ControlState,
@@ -21,6 +22,7 @@ from services.control.types import (
     Policy,
     Reason,
     Shuffle,
+    TrafficReading,
     WorkerReport,
 )
 from tests.control.worlds import a_policy, a_pool, an_observation
@@ -256,3 +258,18 @@ def test_workers_that_were_asked_for_before_the_first_was_seen_are_not_called_of
 
     assert told[-1].state.throughput.model.sizes_seen == (1,)
     assert min(one.planned for one in told) >= 9
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({name: NAN} for name in ("at_s", "rate_per_s", "trained_per_s", "lag_s", "late_share")),
+        *({"lag_s": INF}, {"rate_per_s": -INF}, {"partition_rates": (1.0, NAN)}),
+    ],
+    ids=str,
+)
+def test_a_reading_that_is_no_number_is_refused_before_a_tick_can_remember_it(wrong: dict[str, Any]) -> None:
+    usual: dict[str, Any] = {"at_s": 0.0, "rate_per_s": 1.0, "trained_per_s": 1.0, "lag": 0, "lag_s": 0.0}
+
+    with pytest.raises(TrafficUnavailable, match=next(iter(wrong))):
+        TrafficReading(**{**usual, **wrong})

@@ -145,3 +145,12 @@ def test_a_ray_pool_without_ray_is_told() -> None:
     found = check_ray("pool", "clicks", job)
 
     assert (found.verdict, found.remedy) == (Verdict.WRONG, "pip install 'penstock[ray]'")
+
+
+def test_on_a_narrow_terminal_nothing_that_is_to_be_done_is_cut_off(config: Path) -> None:
+    config.write_text("an_unknown_setting_with_a_name_of_more_than_forty_letters: 3")
+
+    shown = CliRunner().invoke(app, ["doctor", "--config", str(config)], env={"COLUMNS": "40"})
+
+    assert shown.exit_code == 1
+    assert "…" not in shown.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,13 @@ def test_a_minimal_job_gets_defaults(config: Path) -> None:
 
     assert settings.jobs["clicks"].scaling.gpus_per_worker == 1.0
     assert settings.jobs["clicks"].group_of("clicks") == "penstock-clicks"
+
+
+@pytest.mark.parametrize("start", ["2026-01-31 08:00:00", "'2026-01-31T08:00'", "2026-01-31T09:00:00+01:00"])
+def test_a_start_is_the_same_time_wherever_a_worker_lives(config: Path, start: str) -> None:
+    settings = loaded(config, f"jobs: {{a: {{topic: t, shuffle: {{start: {start}}}}}}}")
+
+    assert settings.jobs["a"].shuffle.start == datetime(2026, 1, 31, 8, tzinfo=UTC)
 
 
 def test_an_empty_file_is_all_defaults(config: Path) -> None:
@@ -85,6 +93,38 @@ def test_what_kubernetes_tells_of_a_service_named_penstock_is_no_setting(
             "jobs: {clicks: {topic: clicks, pool: {drain_s: 5}}}",
             "pool.drain_s (5) is below shuffle.lease_ttl_s and 2 s (17)",
         ),
+        ("controller: {tick_s: 1.0e+308}", "tick_s is longer than a year"),
+        (
+            "jobs: {clicks: {topic: clicks, scaling: {lead_time_s: 31622401}}}",
+            "jobs.clicks.scaling: lead_time_s is longer than a year",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, meter: {history_keep_s: [1.0e+308], history_step_s: [1]}}}",
+            "history_keep_s is longer than a year",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, meter: {history_keep_s: [60], history_step_s: [1.0e-300]}}}",
+            "history_keep_s has more than 10000000 bins of its history_step_s",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, forecast: {step_s: 1.0e-300}}}",
+            "horizon_s has more than 50000 bins of step_s",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, forecast: {season_s: 31622400}}}",
+            "season_s has more than 50000 bins of step_s",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, forecast: {season_s: 1.0e-300}}}",
+            "season_s (1e-300) is shorter than one step_s (60)",
+        ),
+        (
+            "jobs: {clicks: {topic: clicks, scaling: {workers_max: 1000000000}}}",
+            "jobs.clicks.scaling.workers_max: Input should be less than or equal to 100000",
+        ),
+        ("jobs: {a: {topic: t, shuffle: {start: 0001-01-01T00:00:00}}}", "before 1970"),
+        ('jobs: {a: {topic: t, group: "g\\0"}}', "group has 1 to 255 printable characters"),
+        ('jobs: {a: {topic: t, group: "g\\e[2J"}}', "group has 1 to 255 printable characters"),
         ("jobs: {clicks: {}}", "jobs.clicks.topic: is required"),
         ("jobs: {Clicks!: {topic: clicks}}", "jobs.Clicks!"),
         ("jobs:\n  clicks: {topic: a}\n  clicks: {topic: b}", "'clicks' is given twice"),
@@ -100,6 +140,9 @@ def test_what_kubernetes_tells_of_a_service_named_penstock_is_no_setting(
         ("jobs: {a: {topic: t, pool: {kind: docker}}}", "kind is docker and docker.image is empty"),
         ("keda: {port: 9090, host: 0.0.0.0}", "host 0.0.0.0 is open to others; give secret_file or"),
         ("kafka: {bootstrap: broker}", "kafka.bootstrap: 'broker' is not HOST:PORT"),
+        ("? [a]\n: 1", "unhashable key"),
+        ("redis: {url: 'redis://localhost:port/0'}", "redis.url: cannot be parsed; a port is a number"),
+        ("redis: {url: 'redis+sentinel://a:1,b:2'}", "redis.url: cannot be parsed"),
         ("- a\n- b", "top level must be a mapping"),
         ("jobs: {a: [", "is not valid YAML"),
     ],
@@ -129,6 +172,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_secrets_are_not_repeated(config: Path) -> None:
     told = refused(config, "redis: {url: 'http://:hunter2@host'}")
+    told += refused(config, "redis: {url: 'redis://:hunter2/@host'}")
+    told += refused(config, "redis: redis://:hunter2@host")
+    told += refused(config, "kafka: sasl.password=hunter2")
     settings = loaded(
         config, "kafka: {options: {sasl.password: hunter2}}\nredis: {url: 'redis://:hunter2@h'}"
     )

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from estimator.rules import RULES, rule_named
 from estimator.rules.penstock import PenstockMemory
+from estimator.rules.settle import Settling
 from services.control.training_quality import TrainingQuality
 from services.control.types import ControlState, Decision, WorkerReport
 from services.store import codec
@@ -144,6 +145,30 @@ def test_learned_values_of_another_shape_are_learned_again_and_the_rest_is_kept(
 
     assert read == replace(state, **{part: getattr(ControlState(), part)})
     assert [(entry["event"], entry["part"]) for entry in logged] == [("learned_values_forgotten", part)]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_learned_values_with_numbers_that_are_none_are_learned_again(number: float) -> None:
+    state = a_state()
+    assert isinstance(state.memory, PenstockMemory)
+    wrong = replace(
+        state,
+        throughput=replace(state.throughput, gathered=replace(state.throughput.gathered, rate=number)),
+        pool=replace(state.pool, awaited={"w-3": number}),
+        safety=replace(state.safety, wall_at_s=number),
+        memory=replace(state.memory, settling=Settling(since_s=number)),
+    )
+
+    with capture_logs() as logged:
+        read = codec.decode_state(codec.encode_state(wrong), key=KEY)
+
+    fresh = ControlState()
+    assert read == replace(
+        state, throughput=fresh.throughput, pool=fresh.pool, safety=fresh.safety, memory=PenstockMemory()
+    )
+    assert [entry.get("part") or entry["rule"] for entry in logged] == [
+        *("throughput", "pool", "safety", "penstock")
+    ]
 
 
 def test_a_field_that_this_version_does_not_know_is_passed_over() -> None:

@@ -78,7 +78,7 @@ async def test_errors_name_command_and_server_but_never_the_password(own_server:
 def test_a_url_that_cannot_be_parsed_is_not_repeated(url: str) -> None:
     for make in (connect, connect_sync):
         with pytest.raises(InvalidRedisUrl, match="percent-encoded") as failed:
-            make(RedisSettings(url=url))
+            make(RedisSettings.model_construct(url=url))  # settings refuse it before
         told = "".join(traceback.format_exception(failed.value))
         assert "hun" not in told.replace(url, "")
 

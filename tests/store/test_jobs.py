@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,7 +15,7 @@ from services.clock import SystemClock
 from services.controller.book import JobBook
 from services.settings import JobSettings
 from services.settings.root import RedisSettings
-from services.store.backup import read_backup, restore_backup
+from services.store.backup import Backup, read_backup, restore_backup
 from services.store.connect import connect
 from services.store.errors import StateCorrupt
 from services.store.job_record import JobExists, JobRecord, NoSuchJob, StaleVersion
@@ -43,6 +44,21 @@ async def test_a_record_comes_back_as_it_was_stored(jobs: JobStore) -> None:
 
     assert (await jobs.every()) == {"clicks": stored}
     assert stored.version > 0
+
+
+@pytest.mark.parametrize("scaling", [{}, {"rate_per_worker": 1000.0}])
+async def test_whether_somebody_gave_a_rate_is_not_forgotten(
+    jobs: JobStore, scaling: dict[str, float]
+) -> None:
+    """Where nobody did, a job starts from what others of its group were like."""
+    record = await jobs.put(a_record(scaling={"workers_max": 9, **scaling}), expected=ABSENT)
+    saved = Backup(made_at_s=0.0, jobs=(record,), tokens=())
+    restored = Backup.model_validate_json(saved.model_dump_json()).jobs[0]
+
+    for found in ((await jobs.every())["clicks"], restored):
+        assert isinstance(found, JobRecord)
+        assert ("rate_per_worker" in found.settings.scaling.model_fields_set) == bool(scaling)
+        assert found.settings.scaling.workers_max == 9
 
 
 async def test_every_change_gets_a_version_of_its_own_and_is_noticed(jobs: JobStore) -> None:
@@ -107,6 +123,42 @@ async def test_a_record_that_cannot_be_read_does_not_hide_the_others(redis_url: 
         assert isinstance((await jobs.every())["bad"], StateCorrupt)
         assert set(book.live) == {"good"}
         assert "bad" in book.unreadable
+
+
+async def test_what_a_newer_release_added_to_a_job_is_passed_over(redis_url: str) -> None:
+    """docs/store.md promises that one can go back a release."""
+    document = json.loads(a_record(slo={"fresh_within_s": 7}).written())
+    document["mood"] = document["settings"]["mood"] = document["settings"]["slo"]["mood"] = "good"
+    async with connect(RedisSettings(url=redis_url)) as client:
+        await client.hset(KEYS.jobs(), "clicks", json.dumps(document))
+        read = (await RedisJobs(client, KEYS).every())["clicks"]
+
+    assert read == a_record(slo={"fresh_within_s": 7})
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b'{"v": 2, "definition": {}}', "has format 2.*upgrade this Penstock"),
+        (b'{"v": 1, "name": "clicks", "settings": {"topic": "cli', "backup restore --replace"),
+        (b'{"v": 1, "name": "clicks", "settings": {"topic": "c", "slo": {"fresh_within_s": NaN}}}', "finite"),
+    ],
+    ids=["newer", "half", "NaN"],
+)
+def test_a_job_that_cannot_be_read_says_what_to_do(raw: bytes, told: str) -> None:
+    with pytest.raises(StateCorrupt, match=told):
+        JobRecord.read(raw, key="clicks")
+
+
+async def test_a_field_whose_name_is_no_text_does_not_hide_the_others(redis_url: str) -> None:
+    async with connect(RedisSettings(url=redis_url)) as client:
+        jobs = RedisJobs(client, KEYS)
+        stored = await jobs.put(a_record("good"), expected=ABSENT)
+        await client.hset(KEYS.jobs(), b"\xff", b"?")
+        found = await jobs.every()
+
+    assert found["good"] == stored
+    assert isinstance(found["\\xff"], StateCorrupt)
 
 
 async def test_a_store_that_lost_its_data_is_written_again(redis_url: str) -> None:
@@ -179,6 +231,20 @@ async def test_jobs_and_tokens_are_saved_and_restored(redis_url: str) -> None:
         assert isinstance(record, JobRecord)
         assert record.settings.slo.fresh_within_s == 7
         assert await RedisTokens(client, KEYS).find(saved_token.id) == saved_token
+
+
+async def test_a_job_that_cannot_be_read_is_replaced_by_the_one_saved(redis_url: str) -> None:
+    async with connect(RedisSettings(url=redis_url)) as client:
+        await _filled(client)
+        saved = await read_backup(client, KEYS)
+        await client.hset(KEYS.jobs(), "clicks", b'{"v": 1, "name": "cli')
+        kept = await restore_backup(client, KEYS, saved, by="test", replace=False)
+        done = await restore_backup(client, KEYS, saved, by="test", replace=True)
+        record = (await RedisJobs(client, KEYS).every())["clicks"]
+
+        assert (kept, done) == ([], ["job clicks"])
+        assert isinstance(record, JobRecord)
+        assert record.settings.slo.fresh_within_s == 7
 
 
 async def _filled(client: Redis) -> Token:

@@ -95,6 +95,10 @@ def test_without_a_token_one_signs_in_and_out(page: Page, served: Served) -> Non
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("unknown, revoked or expired")
 
+    page.get_by_label("Token").fill("pst_wrong…")  # which no header can carry
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("unknown, revoked or expired")
+
     page.get_by_label("Token").fill(text)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Fleet")).to_be_visible()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from services.controller.desk import Caller
 from tests.api.sites import FragileStream
@@ -157,3 +157,28 @@ def test_a_fleet_without_jobs_says_how_to_make_one(page: Page, served: Served) -
         )
 
     expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+
+
+def test_an_address_that_names_no_job_is_said(page: Page, served: Served) -> None:
+    visit(page, served)
+    page.goto(f"{served.url}/#/jobs/%E0%A4%A")
+
+    expect(page.get_by_role("alert")).to_contain_text("The request cannot be understood")
+
+
+def test_a_view_that_was_left_while_it_was_read_is_not_shown(page: Page, served: Served) -> None:
+    served.tick()
+    visit(page, served)
+    held: list[Route] = []
+    page.route("**/v1/jobs/clicks", held.append)
+    with page.expect_request("**/v1/jobs/clicks"):
+        page.goto(f"{served.url}/#/jobs/clicks")
+    page.goto(f"{served.url}/#/")
+    expect(page.get_by_role("heading", name="Fleet", level=1)).to_be_visible()
+
+    with page.expect_response("**/v1/jobs/clicks/series*"):
+        for route in held:
+            route.continue_()
+    served.tick(rate=321)
+    expect(page.get_by_role("row").filter(has_text="321/s")).to_be_visible()
+    expect(page.get_by_role("heading", name="Fleet", level=1)).to_be_visible()

@@ -25,7 +25,8 @@ export const token = {
 
 function headersFor(more = {}) {
   const headers = { Accept: "application/json", ...more };
-  if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
+  // A header has no other characters: what a careless copy brought along is then a wrong token, not a silence.
+  if (token.get()) headers.Authorization = `Bearer ${token.get().replace(/[^\x20-\x7e]/g, "?")}`;
   return headers;
 }
 

@@ -12,6 +12,7 @@ const leave = document.getElementById("leave");
 
 let page = null;
 let stop = null;
+let opening = 0;
 
 const LIVE = { live: "Live", waiting: "Reconnecting…", refused: "Signed out", old: "No news" };
 
@@ -42,12 +43,24 @@ function heard(kind, data) {
   );
 }
 
+/** The job that the address names; as it stands there where it is not well written. */
+function named() {
+  const text = (location.hash.match(/^#\/jobs\/([^/]+)/) || [])[1] || "";
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 async function open() {
+  const mine = ++opening;
+  const left = () => mine !== opening; // for another view, while this one was still being read
   stop?.();
   page?.close?.();
   page = null;
   setLive("");
-  const job = decodeURIComponent((location.hash.match(/^#\/jobs\/([^/]+)/) || [])[1] || "");
+  const job = named();
   replace(
     crumbs,
     job
@@ -62,13 +75,17 @@ async function open() {
   replace(main, h("p.loading", { role: "status" }, "Loading…"));
   try {
     const me = await get("/v1/me");
+    if (left()) return;
     leave.hidden = !token.get();
     leave.title = `${me.name}, ${me.role}`;
     const reasons = await get("/v1/reasons");
+    if (left()) return;
     page = job ? new JobPage(job, me, reasons) : new FleetPage(me);
     page.doubts.changed = showLive;
-    await listenThenLoad(page, job ? `?job=${encodeURIComponent(job)}` : "?kinds=tick,decision,trouble,job");
+    const query = job ? `?job=${encodeURIComponent(job)}` : "?kinds=tick,decision,trouble,job";
+    await listenThenLoad(page, query, left);
   } catch (error) {
+    if (left()) return;
     stop?.();
     setLive("");
     failed(error);
@@ -76,20 +93,22 @@ async function open() {
 }
 
 /** Heard first, then read: what happens in between is in one of the two or in both, and never in neither. */
-async function listenThenLoad(opened, query) {
+async function listenThenLoad(opened, query, left) {
   const early = [];
   let take = (...event) => early.push(event);
   await new Promise((placed) => {
     const told = (state) => {
-      setLive(state);
+      if (!left()) setLive(state);
       placed();
     };
     stop = events(query, (...event) => take(...event), told);
   });
   await opened.load();
+  if (left()) return opened.close();
   replace(main, opened.element);
   take = heard;
   for (const event of early) heard(...event);
+  return undefined;
 }
 
 function failed(error) {
