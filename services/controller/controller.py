@@ -195,6 +195,9 @@ class Controller:
             except ControlError as error:
                 log.warning("job_not_retired_yet", job=record.name, why=str(error))
                 await asyncio.sleep(self._pause_s)
+            except Exception:
+                log.exception("job_broke", job=record.name, again_in_s=_RESTART_AFTER_S)
+                await asyncio.sleep(_RESTART_AFTER_S)
 
     async def _lead_first(self) -> None:
         """A follower opens nothing: two supervisors of one pool would both replace a dead worker."""

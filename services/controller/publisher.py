@@ -57,6 +57,8 @@ class Publisher:
                     if not self._silent:
                         log.warning("events_not_told", why=str(error))
                     self._silent = True
+                except Exception:  # what nobody foresaw in one job's tick touches no other job
+                    log.exception("tick_not_told", job=tick.job)
                 else:
                     self._silent = False
 

@@ -47,3 +47,20 @@ async def test_followers_are_told_on_after_a_clock_that_was_set_back() -> None:
     await asyncio.wait([running])
 
     assert kept.snapshots == ["5000", "5002", "1402", "1404"]
+
+
+async def test_a_tick_that_cannot_be_told_keeps_no_other_from_being_told() -> None:
+    kept = Kept()
+
+    async def document(job: str) -> bytes:
+        if job == "broken":
+            raise ZeroDivisionError
+        return job.encode()
+
+    publisher = Publisher(cast(StreamLog, kept), cast(SnapshotStore, kept), document)
+    running = asyncio.create_task(publisher.run())
+    for job in ("broken", "ads"):
+        publisher.told(Tick(job, 5000.0, error=PoolUnavailable("away")))
+    await eventually_async(lambda: kept.snapshots == ["ads"], what="the other job to be told")
+    running.cancel()
+    await asyncio.wait([running])

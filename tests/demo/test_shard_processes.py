@@ -18,13 +18,15 @@ from services.store.connect import connect_sync
 from services.store.keys import Keys
 from services.trainer.ps.client import ParameterClient
 from services.trainer.ps.directory import RedisDirectory
+from tests.servers.kafka import KafkaUnderTest, TopicFactory
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def settings(redis_url: str, tmp_path: Path) -> Settings:
+def settings(kafka: KafkaUnderTest, topic: TopicFactory, redis_url: str, tmp_path: Path) -> Settings:
+    """With Kafka: a shard that comes back without its snapshot asks what the group had been taught."""
     return Scenario().settings(
-        kafka="localhost:1", redis=redis_url, prefix="demo", topic="clicks", run_dir=tmp_path / "workers"
+        kafka=kafka.bootstrap, redis=redis_url, prefix="demo", topic=topic(), run_dir=tmp_path / "workers"
     )
 
 

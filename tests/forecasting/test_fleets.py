@@ -17,13 +17,14 @@ from services.forecaster.lesson import CHEAP, TrainingRequest, missing_for, trai
 from services.forecaster.light import LightForecasts
 from services.forecaster.served import ServedForecasts
 from services.forecaster.trainer import TrainingPhase, TrainingProcess
+from services.settings.group import YEAR_S
 from services.settings.job import JobSettings
 from services.settings.traffic import ForecastSettings
 from tests.forecasting.test_artefacts import written
 from tests.forecasting.worlds import GRID, STEP_S, history, rhythm
 from tests.waiting import eventually_async
 
-SETTINGS = ForecastSettings(step_s=STEP_S, horizon_s=GRID.horizon_s, model="none", retrain_s=1e9)
+SETTINGS = ForecastSettings(step_s=STEP_S, horizon_s=GRID.horizon_s, model="none", retrain_s=YEAR_S)
 
 
 def serving_threads() -> int:
