@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 PARTS = 6
 """A bin is looked at in so many parts: the more of it has passed, the more its rate so far says."""
-MEMORY = 200.0
+MEMORY = 200
 """Bins that are remembered."""
 FAR = 3.0
 """A rate so far is corrected by no more than so many of its usual errors: what lies further from what was
@@ -48,7 +48,7 @@ class Glimpses:
         for part, glimpse in enumerate(self.so_far):
             if glimpse is None:
                 continue
-            counts[part] = min(counts[part] + 1, int(MEMORY))
+            counts[part] = min(counts[part] + 1, MEMORY)
             errors[part] += ((glimpse - rate_per_s) ** 2 - errors[part]) / counts[part]
             squares[part] += (rate_per_s**2 - squares[part]) / counts[part]
         return Glimpses(tuple(errors), tuple(squares), tuple(counts))

@@ -46,6 +46,15 @@ def standing(**facts: Any) -> Progress:
     return Progress(**{**known, **facts})
 
 
+def make_anew(kafka: KafkaUnderTest, topic: str) -> None:
+    """Delete the topic, and create one of its name with a partition and 60 samples."""
+    admin = kafka.admin()
+    admin.delete_topics([topic])[topic].result()
+    eventually(lambda: topic not in admin.list_topics(timeout=10).topics, what="the topic is gone")
+    kafka.create_topic(topic, 1)
+    produce(kafka.bootstrap, topic, {0: 60})
+
+
 def test_our_own_commit_at_or_below_the_watermark_changes_nothing() -> None:
     commits = {0: Commit(50, epoch=7), 1: Commit(60, epoch=7)}
 
@@ -152,11 +161,7 @@ def test_a_topic_made_anew_is_trained_from_its_beginning_and_the_old_rest_is_los
         trained_all(settings, 100)
         eventually(lambda: progress_of(settings).topic_id, what="the topic's id is known")
         epoch = progress_of(settings).epoch
-        admin = kafka.admin()
-        admin.delete_topics([topic])[topic].result()
-        eventually(lambda: topic not in admin.list_topics(timeout=10).topics, what="the topic is gone")
-        kafka.create_topic(topic, 1)
-        produce(kafka.bootstrap, topic, {0: 60})
+        make_anew(kafka, topic)
         eventually(lambda: progress_of(settings).epoch > epoch, within_s=60, what="it is noticed")
         eventually(lambda: progress_of(settings).watermarks == {0: 60}, within_s=60, what="all is trained")
 
@@ -176,11 +181,7 @@ def test_a_topic_made_anew_with_fewer_partitions_is_trained_and_nobody_waits_for
         eventually(lambda: out_of(settings) > 5_000, what="more is leased than Kafka fetches ahead")
         eventually(lambda: progress_of(settings).topic_id, what="the topic's id is known")
         epoch = progress_of(settings).epoch
-        admin = kafka.admin()
-        admin.delete_topics([topic])[topic].result()
-        eventually(lambda: topic not in admin.list_topics(timeout=10).topics, what="the topic is gone")
-        kafka.create_topic(topic, 1)
-        produce(kafka.bootstrap, topic, {0: 60})
+        make_anew(kafka, topic)
         eventually(lambda: progress_of(settings).epoch > epoch, within_s=60, what="it is noticed")
         is_gone.set()
         eventually(
